@@ -94,6 +94,8 @@ type Reconciler struct {
 	states   kit.States[state]
 	// backlog has the passes that nobody waits for.
 	backlog *kit.Backlog
+	// passes let raises go first.
+	passes raising.Passes
 }
 
 // Init makes the reconciler ready for use; Setup calls it.
@@ -106,6 +108,7 @@ func (r *Reconciler) Init() {
 	}
 	r.lookouts = lookout.New(r.Notify)
 	r.backlog = kit.NewBacklog(maxBacklog)
+	r.passes.Raises = r.Raises
 	r.states = kit.States[state]{Dropped: r.dropped}
 	if r.Now == nil {
 		r.Now = time.Now
@@ -134,9 +137,12 @@ type pass struct {
 
 // Reconcile brings one ElasticService to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
-	defer r.backlog.Begin(req)()
+	end := r.backlog.Begin(req)
+	if again := r.raisesFirst(ctx, req); again > 0 {
+		return reconcile.Result{RequeueAfter: again}, nil // and it keeps its place until then
+	}
+	defer end()
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
-	r.Raises.Wait(ctx)
 	r.Ports.LearnOnce(ctx)
 	if r.Allocations != nil {
 		if err := r.Allocations.WaitSynced(ctx); err != nil {

@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/obstacle"
+	"dormouse.dev/dormouse/operator/internal/raising"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
@@ -154,7 +155,7 @@ func (r *Reconciler) diagnose(ctx context.Context, p *pass) (cause *diagnosis.Fi
 
 // look reads the target's pods, and what else may explain why none is up.
 func (r *Reconciler) look(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, o planner.Observed, since time.Time) (diagnosis.Finding, error) {
-	r.Raises.Wait(ctx)
+	r.Raises.Wait(ctx, raising.Prompt)
 	ref := target.Of(es)
 	in := diagnosis.Input{Target: diagnosis.Target{Kind: ref.Kind, Name: ref.Name}, Since: since}
 	pods, all, err := r.podsOf(ctx, es, o)

@@ -94,6 +94,10 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 		// There is nothing that a client can wake: resolvers soon refuse the clients. The ElasticService's
 		// conditions explain it to its owner.
 		httpserver.Error(rc, fasthttp.StatusNotFound, failed.Error())
+	case errors.Is(failed, ErrAgain):
+		// That is no error: there are many wakes, or the API server is busy. What fails in the end is told to
+		// one of the later calls.
+		unavailable(rc, errors.New("there are many wakes, or the API server is too slow: try again"))
 	case errors.Is(failed, target.ErrForbidden):
 		// An API server that has just started may answer that for a while.
 		unavailable(rc, failed)
@@ -118,7 +122,8 @@ func (h *Handler) authenticate(ctx context.Context, rc *fasthttp.RequestCtx) err
 		return fmt.Errorf("the token is of service account %s: only that of the resolver, %s, may wake", id.Account(), h.Resolver)
 	}
 	pod := &corev1.Pod{}
-	err = h.Pods.Get(ctx, types.NamespacedName{Namespace: id.Namespace, Name: id.PodName}, pod)
+	// It is only read.
+	err = h.Pods.Get(ctx, types.NamespacedName{Namespace: id.Namespace, Name: id.PodName}, pod, client.UnsafeDisableDeepCopy)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: the cache of resolver pods can't be read: %w", errNotReady, err)
 	}

@@ -32,6 +32,10 @@ import (
 // ErrUnknownService means that no ElasticService has the Service.
 var ErrUnknownService = errors.New("unknown service")
 
+// ErrAgain means that the wake takes longer than its caller waits: the caller must call again, and mostly
+// the wake goes on meanwhile.
+var ErrAgain = errors.New("the wake takes long")
+
 // ErrNeverWakes means that clients may not wake the service, and ErrKeptAsleep that they may not now.
 var (
 	ErrNeverWakes = errors.New("clients never wake the service")
@@ -51,13 +55,15 @@ const commitTime = 2 * time.Second
 const memoryTime = time.Minute
 
 // raisedTime is for how long a target that was scaled up here isn't looked at again where the cache still
-// shows the sleep: while the API server is busy, callers come again before all is written.
-const raisedTime = 5 * time.Second
+// shows the sleep: while the API server is busy, callers come again before all is written. That may wait
+// for others' raises, and take wakeTime then.
+const raisedTime = 10 * time.Second
 
-// wakeTime bounds the work of one wake, which goes on after its callers were told to call
-// again: with an API server that takes a second for each write, one of their later calls finds
-// it done.
-const wakeTime = 3 * time.Second
+// turnTime bounds how long a wake waits for its turn to scale its target up, and wakeTime bounds each
+// work of it after that, scaling and stamping, without what that waits for others. It goes on after its callers
+// were told to call again: with an API server that takes a second for each write, one of their later
+// calls finds it done.
+const turnTime, wakeTime = 5 * time.Second, 3 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 
@@ -82,7 +88,7 @@ type Waker struct {
 	Namespaces namespaces.List
 	// Autoscalers knows what else sets a target's replicas.
 	Autoscalers Autoscalers
-	// Raises are told of each target that is scaled up.
+	// Raises give each target that is scaled up its turn; nil: each is at once.
 	Raises *raising.Raises
 
 	client  client.Client
@@ -124,6 +130,7 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	var es *v1alpha1.ElasticService
 	if w.Namespaces.Has(r.Namespace) {
 		var err error
+		// It is only read.
 		if es, err = index.ForService(ctx, w.client, r.Namespace, r.Svc); err != nil {
 			return informerapi.WakeResponse{}, err
 		}
@@ -140,9 +147,7 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 		}
 	}
 	done := w.flight.DoChan(string(es.UID), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
-		defer cancel()
-		return w.wake(ctx, es, r.Count)
+		return w.wake(context.WithoutCancel(ctx), es, r.Count)
 	})
 	select {
 	case result := <-done:
@@ -151,7 +156,7 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 		}
 		return result.Val.(informerapi.WakeResponse), nil
 	case <-ctx.Done():
-		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w", client.ObjectKeyFromObject(es), ctx.Err())
+		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w: %w", client.ObjectKeyFromObject(es), ErrAgain, ctx.Err())
 	}
 }
 
@@ -195,16 +200,11 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 		}
 	}
 	if first {
-		// The player waits for the pod, and the stamp for others' pods.
-		w.Raises.Wait(ctx)
+		w.letOthersGo(ctx, es, skipped || raised.Before == 0)
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
+	stamped, err := w.stamp(ctx, es, asked)
 	if err != nil {
-		return informerapi.WakeResponse{}, fmt.Errorf("encode the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
-	}
-	stamped := es.DeepCopy()
-	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
-		return informerapi.WakeResponse{}, fmt.Errorf("stamp the wake of ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
+		return informerapi.WakeResponse{}, err
 	}
 	phase, now := stamped.Status.Phase, ptr.Deref(stamped.Status.PhaseSince, metav1.MicroTime{}).Time
 	// FallingAsleep: the stamp has stopped it, and the target keeps its pods.
@@ -234,16 +234,66 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	return answer, nil
 }
 
+// letOthersGo lets others' targets be scaled up before the stamp: the player waits for the pod, and the
+// stamp for others' pods. Where the target was at zero there is no sleep left that it could stop. With the
+// stamp those wake that the service needs, so it goes at once.
+func (w *Waker) letOthersGo(ctx context.Context, es *v1alpha1.ElasticService, fromZero bool) {
+	switch {
+	case len(es.Spec.WakeWith) > 0:
+	case fromZero:
+		w.Raises.Wait(ctx, raising.Patient)
+	default:
+		w.Raises.Wait(ctx, raising.Prompt)
+	}
+}
+
+// stamp writes down when the wake was asked for, and returns the ElasticService as it is then.
+func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked time.Time) (*v1alpha1.ElasticService, error) {
+	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	defer cancel()
+	key := client.ObjectKeyFromObject(es)
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"lastWakeTime": metav1.NewMicroTime(asked)}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the wake of ElasticService %s: %w", key, err)
+	}
+	stamped := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := w.client.Status().Patch(ctx, stamped, client.RawPatch(types.MergePatchType, body)); err != nil {
+		return nil, fmt.Errorf("stamp the wake of ElasticService %s: %w", key, err)
+	}
+	return stamped, nil
+}
+
+// turn waits until it is the turn of a wake to scale its target up, and holds it until end.
+func (w *Waker) turn(ctx context.Context, es *v1alpha1.ElasticService) (end func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTime)
+	defer cancel()
+	if end, err = w.Raises.Begin(ctx, es.Namespace); err == nil {
+		return end, nil
+	}
+	why := metrics.TurnLate
+	if errors.Is(err, raising.ErrFull) {
+		why = metrics.QueueFull
+	}
+	w.metrics.PutOff(why)
+	return nil, fmt.Errorf("wake ElasticService %s: %w: %w", client.ObjectKeyFromObject(es), ErrAgain, err)
+}
+
 // raise scales the target up for so many clients. A ScaledObject of KEDA that is paused for the sleep
 // is released meanwhile: no client waits for that, since one that is paused leaves the target as
 // it is. The controller sees to it, too, if this fails.
 func (w *Waker) raise(ctx context.Context, es *v1alpha1.ElasticService, count int) (target.Raised, error) {
-	defer w.Raises.Begin()()
+	end, err := w.turn(ctx, es)
+	if err != nil {
+		return target.Raised{}, err
+	}
+	defer end()
+	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	defer cancel()
 	if es.Status.PausedScaledObject != "" && es.Spec.Autoscaler != nil {
-		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
+		releasing, released := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)
 		go func() {
 			defer utilruntime.HandleCrash()
-			defer cancel()
+			defer released()
 			_ = w.Autoscalers.Release(releasing, es.DeepCopy())
 		}()
 	}

@@ -55,7 +55,8 @@ func (b *Backlog) Add(requests ...reconcile.Request) {
 }
 
 // Begin is called when a pass of an object begins, and what it returns when the pass has ended.
-// A pass for another reason does for one that was asked for here.
+// A pass for another reason does for one that was asked for here. One that is to come again before it does
+// anything hasn't ended.
 func (b *Backlog) Begin(r reconcile.Request) (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,6 +67,15 @@ func (b *Backlog) Begin(r reconcile.Request) (end func()) {
 		delete(b.taken, r)
 		b.next()
 	}
+}
+
+// Took reports whether an object is one of the few that were put into the controller's queue here and whose
+// pass hasn't ended.
+func (b *Backlog) Took(r reconcile.Request) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.taken[r]
+	return ok
 }
 
 // next hands objects to the controller while it has few of them.

@@ -71,9 +71,21 @@ func (m *Controller) WakeTook(stage Stage, took time.Duration) {
 	}
 }
 
+// PutOff is why a wake's callers were told to call again before its turn came.
+type PutOff string
+
+// Reasons for which wakes are put off.
+const (
+	// QueueFull is where too many wakes waited for their turn, in all or of one namespace.
+	QueueFull PutOff = "queue_full"
+	// TurnLate is where the turn didn't come in time.
+	TurnLate PutOff = "turn_late"
+)
+
 // Informer counts what the wake endpoint does.
 type Informer struct {
 	calls    *prometheus.CounterVec
+	putOff   *prometheus.CounterVec
 	duration prometheus.Histogram
 
 	mu sync.Mutex
@@ -100,12 +112,19 @@ func NewInformer(reg prometheus.Registerer) *Informer {
 			Help:    "Time to answer a wake call.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
+		putOff: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dormouse_wakes_put_off_total",
+			Help: "Wakes that didn't get their turn to scale the target up, and whose callers were told to call again: too many waited (queue_full), or it took longer than 5 seconds (turn_late).",
+		}, []string{"reason"}),
 		raised: map[types.NamespacedName]int64{},
 	}
-	reg.MustRegister(m.calls, m.duration)
+	reg.MustRegister(m.calls, m.putOff, m.duration)
 	// Codes that alerts use begin at zero, so that the first one counts.
 	for _, code := range []string{"202", "400", "401", "404", "503"} {
 		m.calls.WithLabelValues(code)
+	}
+	for _, reason := range []PutOff{QueueFull, TurnLate} {
+		m.putOff.WithLabelValues(string(reason))
 	}
 	return m
 }
@@ -126,6 +145,13 @@ func (m *Informer) Answered(code string, took time.Duration) {
 	if m != nil {
 		m.calls.WithLabelValues(code).Inc()
 		m.duration.Observe(took.Seconds())
+	}
+}
+
+// PutOff counts a wake that didn't get its turn.
+func (m *Informer) PutOff(reason PutOff) {
+	if m != nil {
+		m.putOff.WithLabelValues(string(reason)).Inc()
 	}
 }
 

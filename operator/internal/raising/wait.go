@@ -1,0 +1,112 @@
+package raising
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// longest is how long a raise counts from its turn on, and how long any work waits: wakes without end
+	// delay it, and don't stop it.
+	longest = 500 * time.Millisecond
+	// storm is how long after raises began to be under way some work waits for the last of them. 500
+	// wakes within a second are over by then, with two processors for all. Raises that go on for longer
+	// are no storm, but what is usual there, or meant to hold others up.
+	storm = 3 * time.Second
+	// soon is when work comes again at the earliest: a single raise is over by then.
+	soon = 20 * time.Millisecond
+)
+
+// Work is what lets raises go first.
+type Work int
+
+const (
+	// Prompt is work that somebody may wait for. It waits for half a second at most.
+	Prompt Work = iota
+	// Patient is what nobody waits for during a storm, such as the work of services that sleep or wake:
+	// their clients wait for pods. It waits for three seconds at most.
+	Patient
+)
+
+// left is how long work that has waited so long has yet to wait at most; 0: it may go on.
+func (r *Raises) left(w Work, waited time.Duration) time.Duration {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over == nil {
+		return 0
+	}
+	left := longest - waited
+	if w == Patient {
+		left = max(left, min(storm-time.Since(r.since), storm-waited))
+	}
+	return max(left, 0)
+}
+
+// Wait blocks work until no raise is under way, those that come meanwhile included, or it has waited
+// long enough.
+func (r *Raises) Wait(ctx context.Context, w Work) {
+	left := r.left(w, 0)
+	if left == 0 {
+		return
+	}
+	r.mu.Lock()
+	over := r.over
+	r.mu.Unlock()
+	if over == nil {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Again is when work that has waited so long is to ask again; 0: it may go on. It asks less often the
+// longer it waits, so that what all waits for one storm doesn't come at once, nor takes its time.
+func (r *Raises) Again(w Work, waited time.Duration) time.Duration {
+	return min(max(waited, soon), r.left(w, waited))
+}
+
+// Passes let raises go first and take up no worker of their controller meanwhile: each is told to come
+// again.
+type Passes struct {
+	// Raises are those that go first.
+	Raises *Raises
+
+	mu sync.Mutex
+	// since is when a pass that is to come again came first.
+	since map[types.NamespacedName]time.Time
+}
+
+// Again is when an object's pass is to come again, and then it must; 0: it may go on. What work it is is
+// asked only while raises are under way.
+func (p *Passes) Again(of types.NamespacedName, work func() Work) (again time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	since, waits := p.since[of]
+	if !waits {
+		since = now
+	}
+	if waited := now.Sub(since); p.Raises.left(Patient, waited) > 0 {
+		again = p.Raises.Again(work(), waited)
+	}
+	switch {
+	case again == 0:
+		delete(p.since, of)
+	case p.since == nil:
+		p.since = map[types.NamespacedName]time.Time{of: since}
+	default:
+		p.since[of] = since
+	}
+	return again
+}
