@@ -44,10 +44,10 @@ func Named(ctx context.Context, cached client.Reader, namespace string) func(nam
 }
 
 // ForService finds the ElasticService that has a Service: the oldest, where
-// there are several. It returns nil when there is none.
+// there are several. It may not be changed. It returns nil when there is none.
 func ForService(ctx context.Context, c client.Reader, namespace, service string) (*v1alpha1.ElasticService, error) {
 	var list v1alpha1.ElasticServiceList
-	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{Service: service}); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{Service: service}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list ElasticServices of Service %s/%s: %w", namespace, service, err)
 	}
 	var oldest *v1alpha1.ElasticService
