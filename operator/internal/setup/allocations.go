@@ -18,7 +18,7 @@ func setupAllocations(ctx context.Context, mgr ctrl.Manager, waker allocation.Wa
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(), Namespaces: namespaces,
 		Waker:   waker,
-		Events:  lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Events:  mgr.GetEventRecorder("dormouse-operator"),
 		Metrics: metrics.NewAllocations(ctrlmetrics.Registry),
 		Log:     mgr.GetLogger().WithName("allocation"),
 	})

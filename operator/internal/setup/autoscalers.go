@@ -51,7 +51,7 @@ func setupAutoscalers(ctx context.Context, mgr ctrl.Manager, scaler *target.Scal
 		Players:   players,
 		Webhooks:  webhooks,
 		UsualBoot: usualBoot,
-		Events:    lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Events:    mgr.GetEventRecorder("dormouse-operator"),
 		Metrics:   metrics.NewAutoscalers(ctrlmetrics.Registry),
 		Reporter:  reporter,
 	}

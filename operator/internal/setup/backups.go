@@ -38,7 +38,7 @@ func setupBackups(ctx context.Context, mgr ctrl.Manager, o options.Options, held
 		return err
 	}
 	counted := metrics.NewBackups(ctrlmetrics.Registry)
-	recorder := lateRecorder{mgr.GetEventRecorder("dormouse-operator")}
+	recorder := mgr.GetEventRecorder("dormouse-operator")
 	r := &backup.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),

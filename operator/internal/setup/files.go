@@ -19,7 +19,7 @@ func setupFiles(ctx context.Context, mgr ctrl.Manager, o options.Options, held *
 	r := &serverfiles.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
-		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Events:          mgr.GetEventRecorder("dormouse-operator"),
 		Reporter:        reporter,
 		Disks:           held.table,
 		Copies:          held.finder,

@@ -20,7 +20,7 @@ func setupRestores(ctx context.Context, mgr ctrl.Manager, o options.Options, hel
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		SidecarTemplate: types.NamespacedName{Namespace: o.Namespace, Name: o.SidecarTemplate},
 	}
-	recorder := lateRecorder{mgr.GetEventRecorder("dormouse-operator")}
+	recorder := mgr.GetEventRecorder("dormouse-operator")
 	r := &restore.Reconciler{Cluster: cluster, Events: recorder, Reporter: reporter, Disks: held.table, Copies: held.finder}
 	held.denied = append(held.denied, r.Denied)
 	f := held.filler

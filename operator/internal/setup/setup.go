@@ -90,10 +90,11 @@ func Scheme() (*runtime.Scheme, error) {
 func Run(ctx context.Context, p program.Process, config *rest.Config, o options.Options) error {
 	// The API server's priority and fairness limits the rate, and does it better.
 	config.QPS = -1
-	mgr, err := newManager(config, o)
+	plain, err := newManager(config, o)
 	if err != nil {
 		return err
 	}
+	mgr := manager{Manager: plain, raises: &raising.Raises{}}
 	log := mgr.GetLogger()
 	small := index.Small{Cache: mgr.GetCache()}
 	if err := errors.Join(index.Setup(ctx, small), report.SetupIndexes(ctx, small)); err != nil {
@@ -122,8 +123,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		return err
 	}
 	counted := metrics.NewInformer(ctrlmetrics.Registry)
-	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, lateRecorder{mgr.GetEventRecorder("dormouse-informer")}, counted)
-	waker.Namespaces, waker.Autoscalers, waker.Raises = o.Namespaces, beside, &raising.Raises{}
+	waker := informer.NewWaker(mgr.GetClient(), wakeScaler, mgr.GetEventRecorder("dormouse-informer"), counted)
+	waker.Namespaces, waker.Autoscalers, waker.Raises = o.Namespaces, beside, mgr.raises
 	allocator, err := setupAllocations(ctx, mgr, waker, o.Namespaces)
 	if err != nil {
 		return err
@@ -165,7 +166,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, wakeScaler, waker.Raises, beside, reports.Peers, allocator, addresses, p.Errors); err != nil {
+	if err := setupController(mgr, o, token, scaler, wakeScaler, mgr.raises, beside, reports.Peers, allocator, addresses, p.Errors); err != nil {
 		return err
 	}
 	if err := setupAutoscalers(ctx, mgr, scaler, reports.Peers, servers.UsualBoot, addresses, p.Errors); err != nil {
@@ -440,7 +441,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Triggers:    poller,
 		Notify:      notify,
 		Players:     players,
-		Events:      lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Events:      mgr.GetEventRecorder("dormouse-operator"),
 		Metrics:     metrics.NewController(ctrlmetrics.Registry),
 		Reporter:    reporter,
 		Ports:       ports,
@@ -458,7 +459,7 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 	r := &gameserver.Reconciler{
 		Client:          mgr.GetClient(),
 		Live:            mgr.GetAPIReader(),
-		Events:          lateRecorder{mgr.GetEventRecorder("dormouse-operator")},
+		Events:          mgr.GetEventRecorder("dormouse-operator"),
 		Reporter:        reporter,
 		Reports:         reports,
 		Allocations:     allocations,
@@ -478,7 +479,7 @@ func setupFleets(ctx context.Context, mgr ctrl.Manager, allocations fleet.Alloca
 	if err := fleet.SetupIndexes(ctx, index.Small{Cache: mgr.GetCache()}); err != nil {
 		return err
 	}
-	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Allocations: allocations, Reporter: reporter}
+	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("dormouse-operator"), Allocations: allocations, Reporter: reporter}
 	return r.Setup(mgr)
 }
 
@@ -486,6 +487,6 @@ func setupGameTypes(ctx context.Context, mgr ctrl.Manager, reporter *errortracki
 	if err := gametype.SetupIndexes(ctx, index.Small{Cache: mgr.GetCache()}); err != nil {
 		return err
 	}
-	r := &gametype.Reconciler{Client: mgr.GetClient(), Events: lateRecorder{mgr.GetEventRecorder("dormouse-operator")}, Reporter: reporter}
+	r := &gametype.Reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("dormouse-operator"), Reporter: reporter}
 	return r.Setup(mgr)
 }
