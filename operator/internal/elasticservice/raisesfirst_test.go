@@ -1,0 +1,143 @@
+package elasticservice
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/index"
+	"dormouse.dev/dormouse/operator/internal/raising"
+	"dormouse.dev/dormouse/operator/internal/trigger"
+)
+
+// raisesWorld is a controller whose cache has these ElasticServices.
+func raisesWorld(t *testing.T, all ...client.Object) *Reconciler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).WithIndex(&v1alpha1.ElasticService{}, index.WakeWith, func(o client.Object) []string {
+			return o.(*v1alpha1.ElasticService).Spec.WakeWith
+		}).Build(),
+		Raises:   &raising.Raises{},
+		Triggers: trigger.NewPoller(trigger.Options{}),
+	}
+	r.Init()
+	return r
+}
+
+func namedService(name string, change func(*v1alpha1.ElasticService)) *v1alpha1.ElasticService {
+	es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name}}
+	change(es)
+	return es
+}
+
+// Only a service that sleeps or wakes, and for whose pass nobody waits, waits for the end of a storm.
+func TestAPassWaitsForTheEndOfAStormWhereNobodyWaitsForIt(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	in := func(p v1alpha1.Phase) func(*v1alpha1.ElasticService) {
+		return func(es *v1alpha1.ElasticService) { es.Status.Phase = p }
+	}
+	slept := func(ago time.Duration, pods ...types.UID) func(*v1alpha1.ElasticService) {
+		return func(es *v1alpha1.ElasticService) {
+			es.Status.Phase, es.Status.PodsBeforeSleep = v1alpha1.PhaseWaking, pods
+			es.Status.LastSleepTime = &metav1.MicroTime{Time: now.Add(-ago)}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.ElasticService)
+		want   raising.Work
+	}{
+		"asleep":                     {in(v1alpha1.PhaseAsleep), raising.Patient},
+		"waking":                     {in(v1alpha1.PhaseWaking), raising.Patient},
+		"awake":                      {in(v1alpha1.PhaseAwake), raising.Prompt},
+		"falling asleep":             {in(v1alpha1.PhaseFallingAsleep), raising.Prompt},
+		"new":                        {in(""), raising.Prompt},
+		"pods of a sleep just begun": {slept(20*time.Second, "pod"), raising.Prompt},
+		"pods of an earlier sleep":   {slept(time.Minute, "pod"), raising.Patient},
+		"no pods before the sleep":   {slept(20 * time.Second), raising.Patient},
+		"it wakes others": {func(es *v1alpha1.ElasticService) {
+			es.Status.Phase, es.Spec.WakeWith = v1alpha1.PhaseWaking, []string{"cache"}
+		}, raising.Prompt},
+		"others wake it": {func(es *v1alpha1.ElasticService) {
+			es.Name, es.Status.Phase = "database", v1alpha1.PhaseAsleep
+		}, raising.Prompt},
+		"it is deleted": {func(es *v1alpha1.ElasticService) {
+			es.Status.Phase, es.DeletionTimestamp = v1alpha1.PhaseAsleep, &metav1.Time{Time: now}
+		}, raising.Prompt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := raisesWorld(t, namedService("shop", func(es *v1alpha1.ElasticService) { es.Spec.WakeWith = []string{"database"} }))
+			r.Now = func() time.Time { return now }
+			if got := r.workOf(t.Context(), namedService("lobby", c.change)); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// A pass that lets raises go first comes again, takes up no worker meanwhile, and keeps its place in the
+// backlog, so that thousands in turn don't all come again and again. In turn it waits half a second.
+func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := raisesWorld(t, namedService("lobby", func(es *v1alpha1.ElasticService) { es.Status.Phase = v1alpha1.PhaseAsleep }))
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		if err := r.backlog.Source().Start(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			go func() {
+				if end, err := r.Raises.Begin(t.Context(), "others"); err == nil {
+					time.AfterFunc(400*time.Millisecond, end)
+				}
+			}()
+		}
+		synctest.Wait()
+		first := func(name string) (took time.Duration) {
+			began := time.Now()
+			req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: name}}
+			for {
+				asked := time.Now()
+				result, err := r.Reconcile(t.Context(), req)
+				if err != nil || !time.Now().Equal(asked) {
+					t.Fatalf("it blocked for %s, %v", time.Since(asked), err)
+				}
+				if took := time.Since(began); result.RequeueAfter == 0 {
+					if r.backlog.Took(req) {
+						t.Error("it keeps its place in the backlog")
+					}
+					return took
+				}
+				<-time.After(result.RequeueAfter)
+			}
+		}
+		gone := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: "gone"}}
+		r.backlog.Add(gone)
+		if result, err := r.Reconcile(t.Context(), gone); err != nil || result.RequeueAfter == 0 || !r.backlog.Took(gone) {
+			t.Errorf("got %+v, %v, and that it is in the backlog is %v; want that it comes again, and still is", result, err, r.backlog.Took(gone))
+		}
+		if took := first("gone"); took != 500*time.Millisecond {
+			t.Errorf("one in turn went on after %s, want half a second", took)
+		}
+		// The raises are over 2.4 seconds after they began.
+		if took := first("lobby"); took < 1800*time.Millisecond || took > 2500*time.Millisecond {
+			t.Errorf("one of a service that sleeps went on after %s, want about when the raises were over", took)
+		}
+		<-time.After(time.Minute)
+	})
+}
