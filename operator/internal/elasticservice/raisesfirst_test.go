@@ -94,7 +94,8 @@ func TestAPassWaitsForTheEndOfAStormWhereNobodyWaitsForIt(t *testing.T) {
 func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := raisesWorld(t, namedService("lobby", func(es *v1alpha1.ElasticService) { es.Status.Phase = v1alpha1.PhaseAsleep }))
+		asleep := func(es *v1alpha1.ElasticService) { es.Status.Phase = v1alpha1.PhaseAsleep }
+		r := raisesWorld(t, namedService("lobby", asleep), namedService("arena", asleep))
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		if err := r.backlog.Source().Start(t.Context(), q); err != nil {
@@ -126,12 +127,12 @@ func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
 				<-time.After(result.RequeueAfter)
 			}
 		}
-		gone := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: "gone"}}
-		r.backlog.Add(gone)
-		if result, err := r.Reconcile(t.Context(), gone); err != nil || result.RequeueAfter == 0 || !r.backlog.Took(gone) {
-			t.Errorf("got %+v, %v, and that it is in the backlog is %v; want that it comes again, and still is", result, err, r.backlog.Took(gone))
+		inTurn := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: "arena"}}
+		r.backlog.Add(inTurn)
+		if result, err := r.Reconcile(t.Context(), inTurn); err != nil || result.RequeueAfter == 0 || !r.backlog.Took(inTurn) {
+			t.Errorf("got %+v, %v, and that it is in the backlog is %v; want that it comes again, and still is", result, err, r.backlog.Took(inTurn))
 		}
-		if took := first("gone"); took != 500*time.Millisecond {
+		if took := first("arena"); took != 500*time.Millisecond {
 			t.Errorf("one in turn went on after %s, want half a second", took)
 		}
 		// The raises are over 2.4 seconds after they began.
