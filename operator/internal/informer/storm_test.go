@@ -34,13 +34,17 @@ import (
 type storm struct {
 	*Waker
 	// takes is how long the scaling of a target takes: as long as its time lasts where it is negative.
-	takes func(name string) time.Duration
+	// A stamp takes stampTakes.
+	takes      func(name string) time.Duration
+	stampTakes time.Duration
 
 	mu sync.Mutex
 	// raised are the targets that were scaled up, in order, and at is when; stamped is when the wakes were.
 	raised  []string
 	at      map[string]time.Time
 	stamped map[string][]time.Time
+	// stamping is how many stamps are under way, and atOnce how many were at most.
+	stamping, atOnce int
 	// left is how much time each had for that when it began.
 	left map[string]time.Duration
 }
@@ -92,6 +96,12 @@ func newStorm(t *testing.T, of map[string]int, changes ...func(*v1alpha1.Elastic
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.mu.Lock()
 			s.stamped[o.GetName()] = append(s.stamped[o.GetName()], time.Now())
+			s.stamping++
+			s.atOnce = max(s.atOnce, s.stamping)
+			s.mu.Unlock()
+			<-time.After(s.stampTakes)
+			s.mu.Lock()
+			s.stamping--
 			s.mu.Unlock()
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}}).Build()
@@ -128,7 +138,7 @@ func (s *storm) call(t *testing.T, namespace string, number int) {
 }
 
 // Of a storm each target is scaled once, in the order of the calls of its namespace, before the first
-// wake is stamped, however often the callers come again meanwhile.
+// wake is stamped, however often the callers come again meanwhile. Then the stamps have their turns.
 func TestOfAStormAllTargetsAreScaledFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,6 +148,7 @@ func TestOfAStormAllTargetsAreScaledFirst(t *testing.T) {
 		}
 		s := newStorm(t, of)
 		s.takes = func(string) time.Duration { return 90 * time.Millisecond }
+		s.stampTakes = 30 * time.Millisecond
 		began := time.Now()
 		var all sync.WaitGroup
 		for i := range 500 {
@@ -151,6 +162,9 @@ func TestOfAStormAllTargetsAreScaledFirst(t *testing.T) {
 		last := s.at[s.raised[499]]
 		if took := last.Sub(began); took > 2100*time.Millisecond {
 			t.Errorf("all are scaled after %s, want 2 s with 24 at once", took)
+		}
+		if s.atOnce != 24 {
+			t.Errorf("%d wakes are stamped at once, want 24", s.atOnce)
 		}
 		numbers := map[string][]string{}
 		for _, name := range s.raised {
@@ -167,7 +181,8 @@ func TestOfAStormAllTargetsAreScaledFirst(t *testing.T) {
 	})
 }
 
-// A stamp waits for the raises of others, but where a sleep might be stopped by it, or others wake by it.
+// A stamp waits for the raises of others and for its turn, but where a sleep might be stopped by it, or others
+// wake by it.
 func TestAStampWaitsForTheRaisesOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -197,6 +212,9 @@ func TestAStampWaitsForTheRaisesOfOthers(t *testing.T) {
 						<-time.After(400 * time.Millisecond)
 						end()
 					})
+				}
+				for range 30 {
+					others.Go(func() { _, _ = s.stamps.Begin(t.Context(), "games") })
 				}
 				synctest.Wait()
 				began := time.Now()

@@ -56,13 +56,12 @@ const memoryTime = time.Minute
 
 // raisedTime is for how long a target that was scaled up here isn't looked at again where the cache still
 // shows the sleep: while the API server is busy, callers come again before all is written. That may wait
-// for others' raises, and take wakeTime then.
-const raisedTime = 10 * time.Second
+// three seconds for others' raises and turnTime for its turn, and take wakeTime then.
+const raisedTime = 15 * time.Second
 
-// turnTime bounds how long a wake waits for its turn to scale its target up, and wakeTime bounds each
-// work of it after that, scaling and stamping, without what that waits for others. It goes on after its callers
-// were told to call again: with an API server that takes a second for each write, one of their later
-// calls finds it done.
+// turnTime bounds how long a wake waits for its turn to scale its target up, or to stamp, and wakeTime
+// bounds each of these from its turn on. A wake goes on after its callers were told to call again: with an
+// API server that takes a second for each write, one of their later calls finds it done.
 const turnTime, wakeTime = 5 * time.Second, 3 * time.Second
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
@@ -97,6 +96,8 @@ type Waker struct {
 	metrics *metrics.Informer
 	now     func() time.Time
 
+	// stamps have their turns, too: those of a storm come all at once, when its targets are scaled.
+	stamps   raising.Turns
 	flight   singleflight.Group
 	services memory[service]
 }
@@ -199,11 +200,15 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 			m.raised, m.raisedAt, m.raisedIn = raised, w.now(), since
 		}
 	}
-	if first {
-		w.letOthersGo(ctx, es, skipped || raised.Before == 0)
+	end := func() {}
+	if first && len(es.Spec.WakeWith) == 0 {
+		var err error
+		if end, err = w.afterOthers(ctx, es, skipped || raised.Before == 0); err != nil {
+			return informerapi.WakeResponse{}, err
+		}
 	}
 	stamped, err := w.stamp(ctx, es, asked)
-	if err != nil {
+	if end(); err != nil {
 		return informerapi.WakeResponse{}, err
 	}
 	phase, now := stamped.Status.Phase, ptr.Deref(stamped.Status.PhaseSince, metav1.MicroTime{}).Time
@@ -234,17 +239,16 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	return answer, nil
 }
 
-// letOthersGo lets others' targets be scaled up before the stamp: the player waits for the pod, and the
-// stamp for others' pods. Where the target was at zero there is no sleep left that it could stop. With the
-// stamp those wake that the service needs, so it goes at once.
-func (w *Waker) letOthersGo(ctx context.Context, es *v1alpha1.ElasticService, fromZero bool) {
-	switch {
-	case len(es.Spec.WakeWith) > 0:
-	case fromZero:
-		w.Raises.Wait(ctx, raising.Patient)
-	default:
-		w.Raises.Wait(ctx, raising.Prompt)
+// afterOthers lets others' targets be scaled up before the stamp, and waits for its turn: the player
+// waits for the pod, and the stamp for others' pods. Where the target was at zero there is no sleep left that
+// it could stop. A service with others in spec.wakeWith has no time for this: they wake with the stamp.
+func (w *Waker) afterOthers(ctx context.Context, es *v1alpha1.ElasticService, fromZero bool) (end func(), err error) {
+	work := raising.Prompt
+	if fromZero {
+		work = raising.Patient
 	}
+	w.Raises.Wait(ctx, work)
+	return w.turn(ctx, es, w.stamps.Begin)
 }
 
 // stamp writes down when the wake was asked for, and returns the ElasticService as it is then.
@@ -263,11 +267,11 @@ func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked ti
 	return stamped, nil
 }
 
-// turn waits until it is the turn of a wake to scale its target up, and holds it until end.
-func (w *Waker) turn(ctx context.Context, es *v1alpha1.ElasticService) (end func(), err error) {
+// turn waits for a wake's turn in its namespace, which lasts until end.
+func (w *Waker) turn(ctx context.Context, es *v1alpha1.ElasticService, begin func(ctx context.Context, namespace string) (end func(), err error)) (end func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, turnTime)
 	defer cancel()
-	if end, err = w.Raises.Begin(ctx, es.Namespace); err == nil {
+	if end, err = begin(ctx, es.Namespace); err == nil {
 		return end, nil
 	}
 	why := metrics.TurnLate
@@ -282,7 +286,7 @@ func (w *Waker) turn(ctx context.Context, es *v1alpha1.ElasticService) (end func
 // is released meanwhile: no client waits for that, since one that is paused leaves the target as
 // it is. The controller sees to it, too, if this fails.
 func (w *Waker) raise(ctx context.Context, es *v1alpha1.ElasticService, count int) (target.Raised, error) {
-	end, err := w.turn(ctx, es)
+	end, err := w.turn(ctx, es, w.Raises.Begin)
 	if err != nil {
 		return target.Raised{}, err
 	}

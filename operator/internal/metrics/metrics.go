@@ -114,7 +114,7 @@ func NewInformer(reg prometheus.Registerer) *Informer {
 		}),
 		putOff: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dormouse_wakes_put_off_total",
-			Help: "Wakes that didn't get their turn to scale the target up, and whose callers were told to call again: too many waited (queue_full), or it took longer than 5 seconds (turn_late).",
+			Help: "Wakes that had no turn at the API server, and whose callers were told to call again: too many waited (queue_full), or the turn didn't come within 5 seconds (turn_late).",
 		}, []string{"reason"}),
 		raised: map[types.NamespacedName]int64{},
 	}

@@ -87,15 +87,19 @@ func TestEachRaiseOfAStormHasItsTurnInOrder(t *testing.T) {
 func (r *Raises) turnsTaken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.under - r.queued
+	r.turns.mu.Lock()
+	defer r.turns.mu.Unlock()
+	return r.under - r.turns.queued
 }
 
 func (r *Raises) wantEmpty(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.under != 0 || r.queued != 0 || len(r.queuedOf) != 0 || r.over != nil {
-		t.Errorf("in the end %d raises are under way and %d are queued, of %v", r.under, r.queued, r.queuedOf)
+	r.turns.mu.Lock()
+	defer r.turns.mu.Unlock()
+	if q := &r.turns; r.under != 0 || q.queued != 0 || len(q.queuedOf) != 0 || r.over != nil {
+		t.Errorf("in the end %d raises are under way and %d are queued, of %v", r.under, q.queued, q.queuedOf)
 	}
 }
 
@@ -187,8 +191,8 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 		if _, err := r.Begin(ctx, "games"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want that the time was over", err)
 		}
-		if r.queued != 0 || r.under != ofNamespace {
-			t.Errorf("%d are queued and %d under way, want none and %d", r.queued, r.under, ofNamespace)
+		if r.turns.queued != 0 || r.under != ofNamespace {
+			t.Errorf("%d are queued and %d under way, want none and %d", r.turns.queued, r.under, ofNamespace)
 		}
 		for _, end := range ends {
 			end()
@@ -223,8 +227,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 		for i := range maxQueued / maxQueuedOfNamespace {
 			call(fmt.Sprint(i), maxQueuedOfNamespace)
 		}
-		if r.queued != maxQueued {
-			t.Errorf("%d are queued, want %d", r.queued, maxQueued)
+		if r.turns.queued != maxQueued {
+			t.Errorf("%d are queued, want %d", r.turns.queued, maxQueued)
 		}
 		cancel()
 		all.Wait()
@@ -246,4 +250,9 @@ func TestWithoutRaisesNothingWaits(t *testing.T) {
 	if again := r.Again(Patient, 0); again != 0 {
 		t.Errorf("work is to come again after %s", again)
 	}
+	var turns *Turns
+	if end, err = turns.Begin(t.Context(), "games"); err != nil {
+		t.Fatal(err)
+	}
+	end()
 }
