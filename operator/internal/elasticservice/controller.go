@@ -70,7 +70,8 @@ type Reconciler struct {
 	Players Players
 	// Allocations knows which targets Allocations use; nil: none does.
 	Allocations Allocations
-	// Raises are those for clients, which a pass lets go first; nil: there are none.
+	// Raises are those for clients, which a pass lets go first: it comes again meanwhile. Nil: there are
+	// none.
 	Raises *raising.Raises
 	// Autoscalers reads what sets the targets' replicas, and pauses it.
 	Autoscalers *autoscaler.Autoscalers

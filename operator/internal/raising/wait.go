@@ -16,8 +16,8 @@ const (
 	// wakes within a second are over by then, with two processors for all. Raises that go on for longer
 	// are no storm, but what is usual there, or meant to hold others up.
 	storm = 3 * time.Second
-	// soon is when work comes again at the earliest: a single raise is over by then.
-	soon = 20 * time.Millisecond
+	// comeAgain is when work comes again at the earliest: a single raise is over by then.
+	comeAgain = 20 * time.Millisecond
 )
 
 // Work is what lets raises go first.
@@ -73,7 +73,7 @@ func (r *Raises) Wait(ctx context.Context, w Work) {
 // Again is when work that has waited so long is to ask again; 0: it may go on. It asks less often the
 // longer it waits, so that what all waits for one storm doesn't come at once, nor takes its time.
 func (r *Raises) Again(w Work, waited time.Duration) time.Duration {
-	return min(max(waited, soon), r.left(w, waited))
+	return min(max(waited, comeAgain), r.left(w, waited))
 }
 
 // Passes let raises go first and take up no worker of their controller meanwhile: each is told to come
@@ -87,8 +87,8 @@ type Passes struct {
 	since map[types.NamespacedName]time.Time
 }
 
-// Again is when an object's pass is to come again, and then it must; 0: it may go on. What work it is is
-// asked only while raises are under way.
+// Again is when an object's pass is to come again, and then it must; 0: it may go on. Its kind of work is
+// asked for only while raises are under way.
 func (p *Passes) Again(of types.NamespacedName, work func() Work) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

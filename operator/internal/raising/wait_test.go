@@ -90,11 +90,11 @@ func TestRaisesWithoutEndHoldWorkUpForABound(t *testing.T) {
 	})
 }
 
-// passes asks for an object's pass until it may go on, and tells how often and for how long that was.
-func passes(p *Passes, name string, w Work) (asked int, took time.Duration) {
+// comes asks for an object's pass until it may go on, and tells how often and for how long that was.
+func comes(p *Passes, w Work) (asked int, took time.Duration) {
 	began := time.Now()
 	for {
-		again := p.Again(types.NamespacedName{Name: name}, func() Work { return w })
+		again := p.Again(types.NamespacedName{Name: "lobby"}, func() Work { return w })
 		if asked++; again == 0 {
 			return asked, time.Since(began)
 		}
@@ -107,19 +107,19 @@ func TestAPassComesAgainUntilTheStormIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &Passes{Raises: &Raises{}}
-		if asked, took := passes(p, "lobby", Patient); asked != 1 || took != 0 {
+		if asked, took := comes(p, Patient); asked != 1 || took != 0 {
 			t.Errorf("without raises it came %d times within %s", asked, took)
 		}
 		end := begin(t, p.Raises, "games")
 		time.AfterFunc(5*time.Millisecond, end)
-		if _, took := passes(p, "lobby", Patient); took != soon {
-			t.Errorf("it went on after %s, want %s: one raise is over then", took, soon)
+		if _, took := comes(p, Patient); took != comeAgain {
+			t.Errorf("it went on after %s, want %s: one raise is over then", took, comeAgain)
 		}
 		raiseOn(t, p.Raises)
-		if asked, took := passes(p, "lobby", Prompt); took != longest || asked > 7 {
+		if asked, took := comes(p, Prompt); took != longest || asked > 7 {
 			t.Errorf("a prompt one came %d times within %s, want 7 at most within %s", asked, took, longest)
 		}
-		if asked, took := passes(p, "lobby", Patient); took != storm-longest || asked > 10 {
+		if asked, took := comes(p, Patient); took != storm-longest || asked > 10 {
 			t.Errorf("a patient one came %d times within %s, want 10 at most within %s", asked, took, storm-longest)
 		}
 		if len(p.since) != 0 {
