@@ -71,7 +71,7 @@ func (r *Raises) Wait(ctx context.Context, w Work) {
 }
 
 // Again is when work that has waited so long is to ask again; 0: it may go on. It asks less often the
-// longer it waits, so that what all waits for one storm doesn't come at once, nor takes its time.
+// longer it waits, so that asking takes no time from a storm, and not all comes at once after it.
 func (r *Raises) Again(w Work, waited time.Duration) time.Duration {
 	return min(max(waited, comeAgain), r.left(w, waited))
 }
