@@ -49,7 +49,8 @@ type ServerStatus struct {
 	// +optional
 	Replicas int32 `json:"replicas"`
 
-	// selector finds the Server's Pod, as a string.
+	// selector finds the Server's Pod, as a string: dormouse.dev/server=NAME. It isn't there for a Server
+	// in a Fleet, whose own selector finds all of its Pods.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
@@ -112,7 +113,7 @@ type ServerStatus struct {
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 
 	// conditions are Ready, DeletionAllowed and Healthy, and FilesServed and BackedUp where spec.files
-	// and spec.backup are set.
+	// and spec.backup are set. Those without an observedGeneration are of the status' own.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -93,3 +93,22 @@ func TestATargetIsRaisedAndNeverLowered(t *testing.T) {
 		})
 	}
 }
+
+// A Server in a Fleet doesn't say how its Pod is found, and an ElasticService may scale it all the same.
+func TestThePodOfAServerIsFoundWhateverItsScaleSays(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Server", "Fleet"} {
+		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	c := fake.NewClientBuilder().WithRESTMapper(mapper).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceGet: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceGetOption) error {
+			return nil
+		},
+	}).Build()
+	for kind, want := range map[string]string{"Server": "dormouse.dev/server=lobby-abcde", "Fleet": ""} {
+		ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "lobby-abcde"}, "games"}
+		if scale, err := NewScaler(c).Get(t.Context(), ref); err != nil || scale.Status.Selector != want {
+			t.Errorf("a %s has the selector %q, %v; want %q", kind, scale.Status.Selector, err, want)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // Errors that a user can fix. Each is wrapped in a sentence.
@@ -95,6 +96,9 @@ func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error)
 	scale := &autoscalingv1.Scale{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, scale); err != nil {
 		return nil, fmt.Errorf("decode the scale of %s: %w", ref, err)
+	}
+	if scale.Status.Selector == "" && ref.is(v1alpha1.GroupVersion.Group, "Server") {
+		scale.Status.Selector = wellknown.ServerLabel + "=" + ref.Name // which one in a Fleet doesn't say
 	}
 	return scale, nil
 }

@@ -6,21 +6,19 @@ import (
 	"maps"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/places"
+	"dormouse.dev/dormouse/operator/internal/scheduling"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
-// schedulingWeight is the most that a preference can weigh.
-const schedulingWeight = 100
-
 // Build builds a Server as a Fleet makes it, with its place where it has one; else place is places.None.
-// Hash is that of the Fleet's template.
+// Hash is that of the Fleet's template. What its Pod gets because of the Fleet isn't in its template, where
+// that goes without saying: each Server is stored.
 func Build(f *v1alpha1.Fleet, hash, name string, place int32) *v1alpha1.Server {
 	t := f.Spec.Template.DeepCopy()
 	s := &v1alpha1.Server{
@@ -42,27 +40,8 @@ func Build(f *v1alpha1.Fleet, hash, name string, place int32) *v1alpha1.Server {
 	}
 	// A template that drains would be replaced for ever.
 	s.Spec.Drain = false
-	metav1.SetMetaDataLabel(&s.Spec.Template.ObjectMeta, wellknown.FleetLabel, f.Name)
-
-	// The Fleet's preference for nodes, unless the template has one of its own.
-	pod := &s.Spec.Template.Spec
-	if len(pod.TopologySpreadConstraints) > 0 || pod.Affinity != nil && (pod.Affinity.PodAffinity != nil || pod.Affinity.PodAntiAffinity != nil) {
-		return s
-	}
-	if pod.Affinity == nil {
-		pod.Affinity = &corev1.Affinity{}
-	}
-	near := []corev1.WeightedPodAffinityTerm{{
-		Weight: schedulingWeight,
-		PodAffinityTerm: corev1.PodAffinityTerm{
-			TopologyKey:   corev1.LabelHostname,
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.FleetLabel: f.Name}},
-		},
-	}}
 	if f.Spec.Scheduling == v1alpha1.SchedulingDistributed {
-		pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
-	} else {
-		pod.Affinity.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near}
+		scheduling.Distribute(&s.Spec.Template.Spec, f.Name)
 	}
 	return s
 }
@@ -70,12 +49,21 @@ func Build(f *v1alpha1.Fleet, hash, name string, place int32) *v1alpha1.Server {
 // Like reports whether a Server is like one that would be created from the template now.
 // Labels and annotations that somebody added to it don't count.
 func Like(is, desired *v1alpha1.Server) bool {
-	spec := templatehash.RevisionSpec(is.Spec)
-	spec.Drain = desired.Spec.Drain
-	want := templatehash.RevisionSpec(desired.Spec)
+	spec, want := compared(is), compared(desired)
+	spec.Drain = want.Drain
 	annotations := maps.Clone(desired.Annotations)
 	delete(annotations, wellknown.TemplateHashAnnotation)
 	return contains(is.Labels, desired.Labels) && contains(is.Annotations, annotations) && equality.Semantic.DeepEqual(&spec, &want)
+}
+
+// compared is the part of a Server's spec by which revisions differ, without what only its Pod gets:
+// earlier versions wrote that into the Servers.
+func compared(s *v1alpha1.Server) v1alpha1.ServerSpec {
+	spec := templatehash.RevisionSpec(s.Spec)
+	spec.Template.Labels = maps.Clone(spec.Template.Labels)
+	delete(spec.Template.Labels, wellknown.FleetLabel)
+	spec.Template.Spec = scheduling.Unpacked(spec.Template.Spec, s.Labels[wellknown.FleetLabel])
+	return spec
 }
 
 // contains reports whether all of some labels or annotations are among others.

@@ -36,10 +36,6 @@ func lobbies() *v1alpha1.Fleet {
 func TestDesiredServer(t *testing.T) {
 	f := lobbies()
 	before := f.DeepCopy()
-	near := corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
-		TopologyKey:   "kubernetes.io/hostname",
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dormouse.dev/fleet": "lobbies"}},
-	}}
 	want := &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: "lobbies-abcde",
@@ -52,13 +48,8 @@ func TestDesiredServer(t *testing.T) {
 			}},
 		},
 		Spec: v1alpha1.ServerSpec{Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "lobby", "dormouse.dev/fleet": "lobbies"}},
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "game", Image: "game:1"}},
-				Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-					PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{near},
-				}},
-			},
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "lobby"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "game:1"}}},
 		}},
 	}
 	if diff := cmp.Diff(want, Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None)); diff != "" {
@@ -69,49 +60,74 @@ func TestDesiredServer(t *testing.T) {
 	}
 }
 
-func TestSchedulingLeavesATemplatesOwnAlone(t *testing.T) {
-	preferred := func(pod *corev1.PodSpec) (together, apart int) {
-		if pod.Affinity == nil {
-			return 0, 0
+// Whether Pods keep together isn't in each Server, where it is the default; that they keep apart is.
+func TestOnlyDistributedIsInTheServer(t *testing.T) {
+	for scheduling, apart := range map[v1alpha1.Scheduling]bool{"": false, v1alpha1.SchedulingPacked: false, v1alpha1.SchedulingDistributed: true} {
+		f := lobbies()
+		f.Spec.Scheduling = scheduling
+		before := f.DeepCopy()
+		affinity := Build(f, "hash", "lobbies-abcde", places.None).Spec.Template.Spec.Affinity
+		if is := affinity != nil && affinity.PodAntiAffinity != nil; is != apart || affinity != nil && affinity.PodAffinity != nil {
+			t.Errorf("%q: the affinity is %+v", scheduling, affinity)
 		}
-		if a := pod.Affinity.PodAffinity; a != nil {
-			together = len(a.PreferredDuringSchedulingIgnoredDuringExecution)
+		if diff := cmp.Diff(before, f); diff != "" {
+			t.Errorf("%q: the Fleet was changed (-before +after):\n%s", scheduling, diff)
 		}
-		if a := pod.Affinity.PodAntiAffinity; a != nil {
-			apart = len(a.PreferredDuringSchedulingIgnoredDuringExecution)
-		}
-		return together, apart
 	}
-	nodes := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
-	tests := map[string]struct {
-		scheduling      v1alpha1.Scheduling
-		pod             corev1.PodSpec
-		together, apart int
-	}{
-		"Packed keeps together":       {scheduling: v1alpha1.SchedulingPacked, together: 1},
-		"Distributed keeps apart":     {scheduling: v1alpha1.SchedulingDistributed, apart: 1},
-		"beside a choice of nodes":    {scheduling: v1alpha1.SchedulingPacked, pod: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: nodes}}, together: 1},
-		"not beside its own affinity": {scheduling: v1alpha1.SchedulingDistributed, pod: corev1.PodSpec{Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}},
-		"nor beside an anti-affinity": {scheduling: v1alpha1.SchedulingPacked, pod: corev1.PodSpec{Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}}},
-		"nor beside a topology spread": {
-			scheduling: v1alpha1.SchedulingPacked, pod: corev1.PodSpec{TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1}}},
+}
+
+// earlier makes a Server as a version made it that wrote into each what its Pod gets because of its Fleet.
+func earlier(s *v1alpha1.Server) *v1alpha1.Server {
+	metav1.SetMetaDataLabel(&s.Spec.Template.ObjectMeta, "dormouse.dev/fleet", "lobbies")
+	pod := &s.Spec.Template.Spec
+	if pod.Affinity == nil {
+		pod.Affinity = &corev1.Affinity{}
+	}
+	pod.Affinity.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+		Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+			TopologyKey:   "kubernetes.io/hostname",
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dormouse.dev/fleet": "lobbies"}},
 		},
+	}}}
+	return s
+}
+
+// An upgrade makes no Server outdated; and one that is stays so.
+func TestAServerOfAnEarlierVersionIsLikeANewOne(t *testing.T) {
+	nodes := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
+	zone := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+		Weight: 1, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: "zone"},
+	}}}}
+	for name, c := range map[string]struct {
+		of, now v1alpha1.Fleet
+		want    bool
+	}{
+		"no affinity":       {with(nil), with(nil), true},
+		"an empty one":      {with(nil), with(&corev1.Affinity{}), true},
+		"a choice of nodes": {with(nodes), with(nodes), true},
+		"another choice":    {with(nodes), with(nil), false},
+		"an affinity since": {with(nil), with(zone), false},
+		"another image": {with(nil), func() v1alpha1.Fleet {
+			f := with(nil)
+			f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2"
+			return f
+		}(), false},
+		"its labels are others": {with(nil), func() v1alpha1.Fleet { f := with(nil); f.Spec.Template.Spec.Template.Labels["app"] = "duel"; return f }(), false},
+	} {
+		is := earlier(Build(&c.of, "hash", "lobbies-abcde", places.None))
+		before := is.DeepCopy()
+		if got := Like(is, Build(&c.now, "hash", "lobbies-abcde", places.None)); got != c.want {
+			t.Errorf("%s: it is like a new one: %t, want %t", name, got, c.want)
+		}
+		if diff := cmp.Diff(before, is); diff != "" {
+			t.Errorf("%s: it was changed (-before +after):\n%s", name, diff)
+		}
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := lobbies()
-			f.Spec.Scheduling, f.Spec.Template.Spec.Template.Spec = test.scheduling, test.pod
-			before := f.DeepCopy()
-			s := Build(f, templatehash.Of(f.Spec.Template), "lobbies-abcde", places.None)
-			if together, apart := preferred(&s.Spec.Template.Spec); together != test.together || apart != test.apart {
-				t.Errorf("%d terms to be together and %d to be apart, want %d and %d", together, apart, test.together, test.apart)
-			}
-			if a := test.pod.Affinity; a != nil && a.NodeAffinity != nil && s.Spec.Template.Spec.Affinity.NodeAffinity == nil {
-				t.Error("the template's choice of nodes is gone")
-			}
-			if diff := cmp.Diff(before, f); diff != "" {
-				t.Errorf("the Fleet was changed (-before +after):\n%s", diff)
-			}
-		})
-	}
+}
+
+// with is a Fleet whose template has this affinity.
+func with(affinity *corev1.Affinity) v1alpha1.Fleet {
+	f := lobbies()
+	f.Spec.Template.Spec.Template.Spec.Affinity = affinity.DeepCopy()
+	return *f
 }

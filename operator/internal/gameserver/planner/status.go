@@ -63,14 +63,16 @@ func SetStatus(now time.Time, s *v1alpha1.Server, o Observed, p Plan, portTroubl
 	if !InFleet(s) {
 		list = append(list, updated(s, o))
 	}
-	condition.SetAll(&st.Conditions, s.Generation, stamp, list...)
+	setConditions(s, stamp, list...)
 }
 
 // setPod writes the Pod, its node and its ports.
 func setPod(s *v1alpha1.Server, o Observed) {
 	st := &s.Status
 	st.PodName, st.PodIP, st.NodeName, st.Address, st.Addresses, st.Ports, st.Replicas = "", "", "", "", nil, nil, 0
-	st.Selector = wellknown.ServerLabel + "=" + s.Name
+	if !InFleet(s) {
+		st.Selector = wellknown.ServerLabel + "=" + s.Name
+	}
 	if o.Pod == nil {
 		return
 	}
@@ -294,7 +296,20 @@ func addressesOf(node *corev1.Node, first string) []corev1.NodeAddress {
 // SetRefused notes why the Server's Pod can't be made.
 func SetRefused(now time.Time, s *v1alpha1.Server, reason, message string) {
 	s.Status.State = v1alpha1.ServerPending
-	condition.SetAll(&s.Status.Conditions, s.Generation, metav1.NewTime(now), condition.False(conditions.Ready, reason, "%s", message))
+	setConditions(s, metav1.NewTime(now), condition.False(conditions.Ready, reason, "%s", message))
+}
+
+// setConditions sets conditions of the generation that the status itself says it is of: said again in each,
+// that was a fiftieth of a Server. Where an earlier version said it, it stays as long as it is
+// true, so that an upgrade writes no status.
+func setConditions(s *v1alpha1.Server, now metav1.Time, set ...metav1.Condition) {
+	for _, c := range set {
+		var generation int64
+		if was := meta.FindStatusCondition(s.Status.Conditions, c.Type); was != nil && was.ObservedGeneration == s.Generation {
+			generation = s.Generation
+		}
+		condition.SetAll(&s.Status.Conditions, generation, now, c)
+	}
 }
 
 // PodExists is the message that goes with reasons.PodExists.

@@ -118,3 +118,50 @@ func TestAnAddressIsWhereThePortsAre(t *testing.T) {
 		t.Errorf("inner ports are at %s: %+v", s.Status.Address, s.Status.Ports)
 	}
 }
+
+// Of which generation a Server's conditions are is said once, in its status. What an earlier version said in
+// each stays until it isn't true any more: an upgrade changes no status.
+func TestTheGenerationIsSaidOnce(t *testing.T) {
+	w := newWorld()
+	s := w.server
+	generations := func() (said []int64) {
+		SetStatus(noon, s, w.o, Make(noon, s, w.o), nil)
+		SetRefused(noon, s, reasons.PodRefused, "No.")
+		for _, c := range s.Status.Conditions {
+			said = append(said, c.ObservedGeneration)
+		}
+		return said
+	}
+	s.Generation = 3
+	if said := generations(); s.Status.ObservedGeneration != 3 || !cmp.Equal(said, []int64{0, 0, 0, 0}) {
+		t.Errorf("the status is of generation %d, and its conditions of %v", s.Status.ObservedGeneration, said)
+	}
+	for i := range s.Status.Conditions {
+		s.Status.Conditions[i].ObservedGeneration = 3
+	}
+	if said := generations(); !cmp.Equal(said, []int64{3, 3, 3, 3}) {
+		t.Errorf("an earlier version's conditions are of %v now", said)
+	}
+	s.Generation = 4
+	if said := generations(); s.Status.ObservedGeneration != 4 || !cmp.Equal(said, []int64{0, 0, 0, 0}) {
+		t.Errorf("the next status is of generation %d, and its conditions of %v", s.Status.ObservedGeneration, said)
+	}
+}
+
+// Only what is scaled by itself says how its Pod is found. An earlier version's stays: an upgrade changes no
+// status.
+func TestOnlyAServerOutsideFleetsHasASelector(t *testing.T) {
+	s := newWorld().server
+	if setPod(s, Observed{}); s.Status.Selector != "dormouse.dev/server="+s.Name {
+		t.Errorf("outside Fleets it is %q", s.Status.Selector)
+	}
+	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(
+		&v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Name: "lobbies", UID: "fleet"}}, v1alpha1.GroupVersion.WithKind("Fleet"))}
+	if setPod(s, Observed{}); s.Status.Selector == "" {
+		t.Error("an earlier version's is gone")
+	}
+	s.Status.Selector = ""
+	if setPod(s, Observed{}); s.Status.Selector != "" {
+		t.Errorf("in a Fleet it is %q", s.Status.Selector)
+	}
+}

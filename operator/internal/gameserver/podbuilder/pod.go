@@ -7,17 +7,20 @@
 package podbuilder
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/scheduling"
 )
 
 // Annotations that tell cluster autoscalers that Pods must stay.
@@ -42,8 +45,12 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		Spec: template.Spec,
 	}
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.ServerLabel, s.Name)
-	if fleet := s.Labels[wellknown.FleetLabel]; fleet != "" {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, fleet)
+	fleet := fleetOf(s)
+	if label := cmp.Or(s.Labels[wellknown.FleetLabel], fleet); label != "" {
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, label)
+	}
+	if fleet != "" {
+		scheduling.Pack(&pod.Spec, fleet) // where it is Distributed, the template says so
 	}
 	if len(s.Spec.Storage) > 0 {
 		besideDisks(s, pod)
@@ -82,6 +89,15 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		pod.Spec.Volumes = append(pod.Spec.Volumes, tokenVolume())
 	}
 	return pod
+}
+
+// fleetOf is the name of the Fleet that a Server is in; empty: it is in none, whatever its labels say.
+func fleetOf(s *v1alpha1.Server) string {
+	owner := metav1.GetControllerOfNoCopy(s)
+	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != v1alpha1.GroupVersion.WithKind("Fleet").GroupKind() {
+		return ""
+	}
+	return owner.Name
 }
 
 // SetDeletable notes on a Pod whether it may be evicted.

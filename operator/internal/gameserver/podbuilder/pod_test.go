@@ -147,3 +147,51 @@ func TestOnlyAPodWithDisksPrefersTheNodeThatHasThem(t *testing.T) {
 		t.Errorf("without disks it has labels %v and affinity %+v", pod.Labels, pod.Spec.Affinity)
 	}
 }
+
+// The Pod of a Server in a Fleet prefers the nodes of the Fleet's others, beside its disks, unless its
+// template spreads its Pods itself; and one from when the Server had that preference has it once.
+func TestAPodOfAFleetPrefersTheNodesOfItsOthers(t *testing.T) {
+	t.Parallel()
+	owned := func(change func(*v1alpha1.Server)) *v1alpha1.Server {
+		s := full()
+		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(
+			&v1alpha1.Fleet{ObjectMeta: metav1.ObjectMeta{Name: "lobbies", UID: "fleet"}}, v1alpha1.GroupVersion.WithKind("Fleet"))}
+		s.Spec.Storage = nil
+		change(s)
+		return s
+	}
+	fleets := corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+		TopologyKey:   "kubernetes.io/hostname",
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dormouse.dev/fleet": "lobbies"}},
+	}}
+	disks := corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
+		TopologyKey:   "kubernetes.io/hostname",
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"dormouse.dev/disks": "lobby"}},
+	}}
+	together := func(terms ...corev1.WeightedPodAffinityTerm) *corev1.Affinity {
+		return &corev1.Affinity{PodAffinity: &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: terms}}
+	}
+	apart := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{fleets}}}
+	for name, c := range map[string]struct {
+		server *v1alpha1.Server
+		want   *corev1.Affinity
+	}{
+		"Packed":             {owned(func(*v1alpha1.Server) {}), together(fleets)},
+		"Packed, with disks": {owned(func(s *v1alpha1.Server) { s.Spec.Storage = full().Spec.Storage }), together(fleets, disks)},
+		"of an earlier version": {owned(func(s *v1alpha1.Server) {
+			s.Spec.Template.Labels[wellknown.FleetLabel], s.Spec.Template.Spec.Affinity = "lobbies", together(fleets)
+		}), together(fleets)},
+		"Distributed":             {owned(func(s *v1alpha1.Server) { s.Spec.Template.Spec.Affinity = apart }), apart},
+		"its label is gone":       {owned(func(s *v1alpha1.Server) { s.Labels = nil }), together(fleets)},
+		"in no Fleet":             {owned(func(s *v1alpha1.Server) { s.OwnerReferences = nil }), nil},
+		"of somebody else's kind": {owned(func(s *v1alpha1.Server) { s.OwnerReferences[0].APIVersion = "example.com/v1" }), nil},
+	} {
+		pod := Build(c.server, sidecar, []int32{7000, 7001, 0}, true)
+		if diff := cmp.Diff(c.want, pod.Spec.Affinity); diff != "" {
+			t.Errorf("%s: affinity (-want +got):\n%s", name, diff)
+		}
+		if label := pod.Labels[wellknown.FleetLabel]; label != "lobbies" {
+			t.Errorf("%s: it is labelled %v", name, pod.Labels)
+		}
+	}
+}
