@@ -88,6 +88,7 @@ type ServerSpec struct {
 
 	// players is how many may play and how Dormouse knows how many do.
 	// +optional
+	// +structType=atomic
 	Players *PlayersSpec `json:"players,omitempty"`
 
 	// readiness is when the game takes players. Auto: when its first answer to players.probe
@@ -430,7 +431,9 @@ func (p ServerProtocol) Transports() []corev1.Protocol {
 	}
 }
 
-// ServerPort is one of a game's ports.
+// ServerPort is one of a game's ports. Whoever applies one on the server's side owns it as a whole.
+//
+// +structType=atomic
 // +kubebuilder:validation:XValidation:rule="(has(self.expose) && self.expose == 'Passthrough') || has(self.containerPort)",message="containerPort is needed, except with expose: Passthrough"
 // +kubebuilder:validation:XValidation:rule="!(has(self.expose) && self.expose == 'Passthrough') || !has(self.containerPort)",message="containerPort can't be set with expose: Passthrough, which makes it the host port; remove it"
 // +kubebuilder:validation:XValidation:rule="(!has(self.containerPort) || self.containerPort < 9357 || self.containerPort > 9359) && (!has(self.hostPort) || self.hostPort < 9357 || self.hostPort > 9359)",message="ports 9357 to 9359 are the sidecar's; choose another"
