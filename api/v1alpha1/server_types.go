@@ -93,21 +93,18 @@ type ServerSpec struct {
 
 	// readiness is when the game takes players. Auto: when its first answer to players.probe
 	// has come, or, without a probe, when its Pod is ready. SDK: when the game has called
-	// Ready.
+	// Ready. By default Auto.
 	// +optional
-	// +kubebuilder:default=Auto
 	Readiness ServerReadiness `json:"readiness,omitempty"`
 
 	// health is when a game that runs is taken for broken.
 	// +optional
 	// +structType=atomic
-	// +kubebuilder:default={}
-	Health HealthSpec `json:"health,omitempty"`
+	Health HealthSpec `json:"health,omitempty,omitzero"`
 
 	// deletion is what holds beyond the game's word when the Server is to be deleted.
 	// +optional
-	// +kubebuilder:default={}
-	Deletion DeletionSpec `json:"deletion,omitempty"`
+	Deletion DeletionSpec `json:"deletion,omitempty,omitzero"`
 
 	// counters are numbers that the game keeps through the Agones SDK, by name, with the values
 	// they begin with.
@@ -124,9 +121,8 @@ type ServerSpec struct {
 	Lists map[string]List `json:"lists,omitempty"`
 
 	// running is whether the Server has a Pod. A Server that is told to stop keeps its name and
-	// its storage; its Pod goes as in a deletion, when its players allow.
+	// its storage; its Pod goes as in a deletion, when its players allow. By default true.
 	// +optional
-	// +kubebuilder:default=true
 	Running *bool `json:"running,omitempty"`
 
 	// replicas is 1, or 0 for a Server that has no Pod because it sleeps or somebody scaled it
@@ -228,27 +224,24 @@ type PlayersProbe struct {
 // no health ping through the SDK after it sent one, for failureThreshold periods. A game that
 // has neither probe nor pings is as healthy as its Pod.
 type HealthSpec struct {
-	// initialDelay is how long after its start a game isn't judged; at most 24h.
+	// initialDelay is how long after its start a game isn't judged; at most 24h. By default 30s.
 	// +optional
-	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="initialDelay must be a duration up to 24h such as 30s or 5m"
 	InitialDelay *metav1.Duration `json:"initialDelay,omitempty"`
 
 	// period is the time between two probes, and how often a health ping is expected; from 1s
-	// to 1h.
+	// to 1h. By default 5s.
 	// +optional
-	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h such as 5s"
 	Period *metav1.Duration `json:"period,omitempty"`
 
 	// failureThreshold is how many periods in a row without an answer or a ping make the Server
-	// Unhealthy.
+	// Unhealthy. By default 3.
 	// +optional
-	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	FailureThreshold int32 `json:"failureThreshold,omitempty"`
@@ -274,15 +267,13 @@ const (
 // players and isn't Allocated.
 type DeletionSpec struct {
 	// unreported is what holds for a game that runs and has said nothing: no players, no
-	// permission, no state, and no probe answered.
+	// permission, no state, and no probe answered. By default Allowed.
 	// +optional
-	// +kubebuilder:default=Allowed
 	Unreported DeletionPermission `json:"unreported,omitempty"`
 
 	// timeout is how long after a deletion was asked for the Server goes though its players are
-	// still there; at most 8760h. 0s means never.
+	// still there; at most 8760h. 0s means never. By default 0s.
 	// +optional
-	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('8760h')",message="timeout must be a duration up to 8760h such as 30m, or 0s for never"
@@ -470,9 +461,8 @@ type ServerPort struct {
 	// +kubebuilder:default=TCP
 	Protocol ServerProtocol `json:"protocol,omitempty"`
 
-	// expose is how the port is reached from outside the cluster.
+	// expose is how the port is reached from outside the cluster. By default None.
 	// +optional
-	// +kubebuilder:default=None
 	Expose Expose `json:"expose,omitempty"`
 
 	// hostPort is the number on the node. If it is absent the operator picks one from its range

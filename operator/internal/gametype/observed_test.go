@@ -2,8 +2,13 @@ package gametype
 
 import (
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 func TestWhatAFleetHasNotLetGoOfCounts(t *testing.T) {
@@ -40,5 +45,38 @@ func TestTheRevisionThatAWakeMayNeedIsKept(t *testing.T) {
 	fleets[2].everReady = true
 	if p := makePlan(t0, spec, fleets, nil, 3); len(p.remove) != 2 {
 		t.Errorf("once the newest has been Ready %d are forgotten, want both", len(p.remove))
+	}
+}
+
+// Earlier versions had the API server store defaults with a GameType and its Fleets. A manifest that is
+// applied anew takes them out of the GameType, or says them, and neither is an update; nor where a webhook
+// had changed what was stored.
+func TestStoredDefaultsAreNoUpdate(t *testing.T) {
+	plain := v1alpha1.ServerTemplate{}
+	plain.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game", Image: "game:1"}}
+	plain.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7000, Protocol: v1alpha1.ServerProtocolUDP}}
+	stored := *plain.DeepCopy()
+	stored.Spec.Readiness, stored.Spec.Running, stored.Spec.Ports[0].Expose = v1alpha1.ServerReadinessAuto, new(true), v1alpha1.ExposeNone
+	stored.Spec.Health = v1alpha1.HealthSpec{
+		InitialDelay: &metav1.Duration{Duration: 30 * time.Second}, Period: &metav1.Duration{Duration: 5 * time.Second}, FailureThreshold: 3,
+	}
+	stored.Spec.Deletion = v1alpha1.DeletionSpec{Unreported: v1alpha1.DeletionAllowed, Timeout: &metav1.Duration{}}
+	for name, c := range map[string]struct{ fleets, gameTypes v1alpha1.ServerTemplate }{
+		"they are gone": {stored, plain},
+		"they are said": {plain, stored},
+	} {
+		if !isCurrent(&c.gameTypes, c.fleets, sentTemplate{}) {
+			t.Errorf("%s: it is an update", name)
+		}
+		mirrored := *c.fleets.DeepCopy()
+		mirrored.Spec.Template.Spec.Containers[0].Image = "mirror.example/game:1"
+		if !isCurrent(&c.gameTypes, mirrored, sentTemplate{sent: templatehash.Of(c.fleets), stored: templatehash.Of(mirrored)}) {
+			t.Errorf("%s where a webhook changed the Fleet: it is an update", name)
+		}
+		changed := *c.gameTypes.DeepCopy()
+		changed.Spec.Health.FailureThreshold = 4
+		if isCurrent(&changed, c.fleets, sentTemplate{}) {
+			t.Errorf("%s, and another is said: it is no update", name)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package serverbuilder
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -121,6 +122,35 @@ func TestAServerOfAnEarlierVersionIsLikeANewOne(t *testing.T) {
 		}
 		if diff := cmp.Diff(before, is); diff != "" {
 			t.Errorf("%s: it was changed (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
+// So it is with the defaults that the API server stored once: whoever replaces a Fleet without them, or
+// says them, has no Server replaced.
+func TestStoredDefaultsMakeNoServerOutdated(t *testing.T) {
+	plain, said := with(nil), with(nil)
+	spec := &said.Spec.Template.Spec
+	spec.Readiness, spec.Running = v1alpha1.ServerReadinessAuto, new(true)
+	spec.Health = v1alpha1.HealthSpec{
+		InitialDelay: &metav1.Duration{Duration: 30 * time.Second}, Period: &metav1.Duration{Duration: 5 * time.Second}, FailureThreshold: 3,
+	}
+	spec.Deletion = v1alpha1.DeletionSpec{Unreported: v1alpha1.DeletionAllowed, Timeout: &metav1.Duration{}}
+	other := *said.DeepCopy()
+	other.Spec.Template.Spec.Health.FailureThreshold = 4
+	for name, c := range map[string]struct {
+		of, now v1alpha1.Fleet
+		want    bool
+	}{
+		"they are gone":     {said, plain, true},
+		"they are said":     {plain, said, true},
+		"another is said":   {plain, other, false},
+		"another was said":  {other, plain, false},
+		"nothing is stored": {plain, plain, true},
+	} {
+		is := earlier(Build(&c.of, "hash", "lobbies-abcde", places.None))
+		if got := Like(is, Build(&c.now, "hash", "lobbies-abcde", places.None)); got != c.want {
+			t.Errorf("%s: it is like a new one: %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func outdated(s *v1alpha1.Server, pod *corev1.Pod) bool {
 		return false
 	}
 	was, noted := pod.Annotations[wellknown.PodHashAnnotation]
-	return noted && was != podbuilder.Hash(&s.Spec)
+	return noted && !podbuilder.MadeFrom(was, &s.Spec)
 }
 
 // restarts reports whether a Pod was told to end for another one.

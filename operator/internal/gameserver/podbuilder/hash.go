@@ -5,12 +5,24 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/defaults"
 	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // Hash is a hash of what a Server's Pod is made from. Each field of the spec is named, and what
-// isn't set counts for nothing, so that a field that a later version adds restarts no Server.
+// isn't set counts for nothing, so that a field that a later version adds restarts no Server. Of what has
+// a default it doesn't matter whether that is said.
 func Hash(s *v1alpha1.ServerSpec) string {
+	filled := defaults.Filled(*s)
+	return hashOf(&filled)
+}
+
+// MadeFrom reports whether a Pod that has a hash was made from a spec. Earlier versions left it to the API
+// server to fill in defaults, and hashed what they got: that is what they have of a spec without them
+// while the kinds are newer than the operator.
+func MadeFrom(hash string, s *v1alpha1.ServerSpec) bool { return hash == Hash(s) || hash == hashOf(s) }
+
+func hashOf(s *v1alpha1.ServerSpec) string {
 	type port struct {
 		Name, Protocol, Expose string
 		Container, Host        int32

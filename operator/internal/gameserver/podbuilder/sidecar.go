@@ -14,6 +14,7 @@ import (
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/gameapi"
 	"dormouse.dev/dormouse/internal/gamepod"
+	"dormouse.dev/dormouse/operator/internal/defaults"
 	"dormouse.dev/dormouse/operator/internal/hostports"
 	"dormouse.dev/dormouse/operator/internal/reportkeys"
 )
@@ -82,23 +83,18 @@ func awaitsSidecar(s *v1alpha1.Server) bool {
 // buildSidecar builds the container beside the game. The Pod is ready only while the sidecar
 // reports that the game takes players.
 func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1.Container {
-	health := s.Spec.Health
+	spec := defaults.Filled(s.Spec) // a sidecar of another version may have others
+	health := spec.Health
 	args := []string{
 		"--operator=" + sidecar.OperatorURL,
 		fmt.Sprintf("--grpc-port=%d", wellknown.SDKGRPCPort),
 		fmt.Sprintf("--http-port=%d", wellknown.SDKHTTPPort),
 		fmt.Sprintf("--listen=:%d", wellknown.SidecarPort),
-		"--readiness=" + string(cmp.Or(s.Spec.Readiness, v1alpha1.ServerReadinessAuto)),
-		"--unreported=" + string(cmp.Or(s.Spec.Deletion.Unreported, v1alpha1.DeletionAllowed)),
-	}
-	if health.InitialDelay != nil {
-		args = append(args, "--health-initial-delay="+health.InitialDelay.Duration.String())
-	}
-	if health.Period != nil {
-		args = append(args, "--health-period="+health.Period.Duration.String())
-	}
-	if health.FailureThreshold > 0 {
-		args = append(args, fmt.Sprintf("--health-failure-threshold=%d", health.FailureThreshold))
+		"--readiness=" + string(spec.Readiness),
+		"--unreported=" + string(spec.Deletion.Unreported),
+		"--health-initial-delay=" + health.InitialDelay.Duration.String(),
+		"--health-period=" + health.Period.Duration.String(),
+		fmt.Sprintf("--health-failure-threshold=%d", health.FailureThreshold),
 	}
 	if health.Disabled {
 		args = append(args, "--health-disabled")

@@ -56,7 +56,7 @@ func TestSidecarStandsBesideTheGame(t *testing.T) {
 	}
 	want := []string{
 		"--operator=http://operator:8080", "--grpc-port=9357", "--http-port=9358", "--listen=:9359",
-		"--readiness=Auto", "--unreported=Allowed", "--health-initial-delay=1m0s", "--health-failure-threshold=4", "--capacity=16", "--probe=source:7000",
+		"--readiness=Auto", "--unreported=Allowed", "--health-initial-delay=1m0s", "--health-period=5s", "--health-failure-threshold=4", "--capacity=16", "--probe=source:7000",
 		"--token-file=/var/run/secrets/dormouse.dev/token",
 	}
 	if diff := cmp.Diff(want, first.Args); diff != "" {
