@@ -56,6 +56,12 @@ type game struct {
 func (w *world) game(name string, change ...func(*v1alpha1.Server)) *game {
 	w.t.Helper()
 	w.create(name, change...)
+	return w.run(name)
+}
+
+// run waits for a Server's Pod, and has a game run in it.
+func (w *world) run(name string) *game {
+	w.t.Helper()
 	g := &game{w: w, name: name, pod: &corev1.Pod{}}
 	w.eventually("the Pod of Server "+name, func(ctx context.Context) error {
 		err := w.c.Get(ctx, client.ObjectKey{Namespace: w.ns, Name: name}, g.pod)
