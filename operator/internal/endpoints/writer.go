@@ -78,11 +78,14 @@ func (w PendingSlices) current(cached *discoveryv1.EndpointSlice) *discoveryv1.E
 	return cached
 }
 
-// seen forgets the slices that the cache shows by now.
-func (w PendingSlices) seen(have map[string]*discoveryv1.EndpointSlice) {
-	maps.DeleteFunc(w, func(name string, last pendingSlice) bool {
+// seen forgets the slices that the cache shows by now. Of thousands of objects most have none.
+func (w *PendingSlices) seen(have map[string]*discoveryv1.EndpointSlice) {
+	maps.DeleteFunc(*w, func(name string, last pendingSlice) bool {
 		return have[name] == nil || have[name].ResourceVersion != last.over
 	})
+	if len(*w) == 0 {
+		*w = nil // an empty map has room for eight
+	}
 }
 
 // add notes the result of changing a slice that the cache has.
