@@ -95,14 +95,15 @@ func ElasticService(o any) (any, error) {
 	return es, nil
 }
 
-// EndpointSlice makes an EndpointSlice small: the resolvers are the endpoints of all that sleep.
+// EndpointSlice makes an EndpointSlice small: the resolvers are the endpoints of all that sleep. Nobody
+// reads its annotations: Kubernetes notes in one when it last changed.
 func EndpointSlice(o any) (any, error) {
 	slice, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return o, nil
 	}
 	metadata(&slice.ObjectMeta)
-	slice.Annotations = annotations(slice.Annotations)
+	slice.Annotations = nil
 	if len(slice.Endpoints) > 0 && len(slice.Endpoints[0].Addresses) > 0 {
 		slice.Endpoints = endpoints.One(slice.Endpoints[0].Addresses[0], slice.Endpoints)
 	}

@@ -117,6 +117,11 @@ func TestEndpointSlicesShareResolvers(t *testing.T) {
 		t.Error("each has endpoints of its own")
 	}
 	slimmed(t, EndpointSlice, one("slow", false))
+	noted := one("noted", true)
+	noted.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-11-26T19:47:00Z"}
+	if _, err := EndpointSlice(noted); err != nil || noted.Annotations != nil {
+		t.Errorf("it has the annotations %v: %v", noted.Annotations, err)
+	}
 }
 
 func TestPodsAndServicesAreTheSame(t *testing.T) {
