@@ -83,11 +83,8 @@ func slimPod(o any) (any, error) {
 		Reason:                s.Reason,
 		Message:               s.Message,
 		Conditions:            slimConditions(s.Conditions),
-		HostIP:                s.HostIP,
-		HostIPs:               s.HostIPs,
 		PodIP:                 s.PodIP,
 		PodIPs:                s.PodIPs,
-		StartTime:             s.StartTime,
 		InitContainerStatuses: slimStatuses(s.InitContainerStatuses),
 		ContainerStatuses:     slimStatuses(s.ContainerStatuses),
 	}

@@ -3,7 +3,9 @@ package setup
 import (
 	"strings"
 	"testing"
+	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,5 +65,22 @@ func TestWhatIsScaledKeepsItsShortAnnotationsInTheCache(t *testing.T) {
 	}
 	if len(gt.Annotations) != 2 || gt.Annotations["team"] != "blue" || len(gt.Annotations[wellknown.UndoToAnnotation]) != maxAnnotations {
 		t.Errorf("it has %d annotations: %.200v", len(gt.Annotations), gt.Annotations)
+	}
+}
+
+func TestAPodKeepsItsAddressesOnceInTheCache(t *testing.T) {
+	pod := decoded(t, &corev1.Pod{}, podText, 1)
+	want := pod.DeepCopy().Status.PodIPs
+	if _, err := slimPod(pod); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, pod.Status.PodIPs); diff != "" || pod.Status.PodIP != want[0].IP {
+		t.Errorf("its addresses (-want +got):\n%s and %s", diff, pod.Status.PodIP)
+	}
+	if unsafe.StringData(pod.Status.PodIP) != unsafe.StringData(pod.Status.PodIPs[0].IP) {
+		t.Error("each has a text of its own")
+	}
+	if pod.Status.HostIPs != nil || pod.Status.StartTime != nil {
+		t.Error("what nobody reads is kept")
 	}
 }

@@ -124,7 +124,11 @@ func Pod(pod *corev1.Pod) {
 	pod.Annotations = annotations(pod.Annotations)
 	pod.Status.Phase = corev1.PodPhase(String(string(pod.Status.Phase)))
 	pod.Spec.NodeName = String(pod.Spec.NodeName)
-	pod.Status.HostIP = String(pod.Status.HostIP)
+	for i := range pod.Status.PodIPs {
+		if pod.Status.PodIPs[i].IP == pod.Status.PodIP {
+			pod.Status.PodIPs[i].IP = pod.Status.PodIP
+		}
+	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		c.Type, c.Status, c.Reason = corev1.PodConditionType(String(string(c.Type))), corev1.ConditionStatus(String(string(c.Status))), String(c.Reason)
