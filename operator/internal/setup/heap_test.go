@@ -164,8 +164,8 @@ func heap() uint64 {
 
 const heapObjects = 10000
 
-// BenchmarkHeap reports how many bytes of the operator's heap each of ten thousand objects of a kind
-// takes, and its place in the allocation book: B/object.
+// BenchmarkHeap reports how many bytes of the operator's heap each of ten thousand Servers and
+// ElasticServices takes with what belongs to it, and its place in the allocation book: B/object.
 func BenchmarkHeap(b *testing.B) {
 	all := indexers{of: map[reflect.Type]toolscache.Indexers{}}
 	small := index.Small{Cache: all}
@@ -181,28 +181,29 @@ func BenchmarkHeap(b *testing.B) {
 		}
 	}
 	for _, kind := range []struct {
-		name, text string
-		object     func() client.Object
-		transform  toolscache.TransformFunc
+		name      string
+		texts     []string
+		object    func() client.Object
+		transform toolscache.TransformFunc
 	}{
-		{"Server", serverText, func() client.Object { return &v1alpha1.Server{} }, slim.Server},
-		{"Server/Pod", podText, func() client.Object { return &corev1.Pod{} }, slimPod},
-		{"ElasticService", elasticText, func() client.Object { return &v1alpha1.ElasticService{} }, slim.ElasticService},
-		{"ElasticService/Service", serviceText, func() client.Object { return &corev1.Service{} }, slimService},
-		{"ElasticService/private", privateText, func() client.Object { return &corev1.Service{} }, slimService},
-		{"ElasticService/resolverslice", resolverSliceText, func() client.Object { return &discoveryv1.EndpointSlice{} }, slim.EndpointSlice},
-		{"ElasticService/privateslice", privateSliceText, func() client.Object { return &discoveryv1.EndpointSlice{} }, slim.EndpointSlice},
+		{"Server", []string{serverText}, func() client.Object { return &v1alpha1.Server{} }, slim.Server},
+		{"Server/Pod", []string{podText}, func() client.Object { return &corev1.Pod{} }, slimPod},
+		{"ElasticService", []string{elasticText}, func() client.Object { return &v1alpha1.ElasticService{} }, slim.ElasticService},
+		{"ElasticService/Services", []string{serviceText, privateText}, func() client.Object { return &corev1.Service{} }, slimService},
+		{"ElasticService/EndpointSlices", []string{privateSliceText, resolverSliceText}, func() client.Object { return &discoveryv1.EndpointSlice{} }, slim.EndpointSlice},
 	} {
 		b.Run(kind.name, func(b *testing.B) {
 			reportHeap(b, func() any {
 				store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, all.kind(kind.object()))
 				for i := range heapObjects {
-					o, err := kind.transform(decoded(b, kind.object(), kind.text, i))
-					if err == nil {
-						err = store.Add(o)
-					}
-					if err != nil {
-						b.Fatal(err)
+					for _, text := range kind.texts {
+						o, err := kind.transform(decoded(b, kind.object(), text, i))
+						if err == nil {
+							err = store.Add(o)
+						}
+						if err != nil {
+							b.Fatal(err)
+						}
 					}
 				}
 				return store

@@ -17,18 +17,21 @@ var (
 // metadata drops who wrote which field, and shares the rest.
 func metadata(o *metav1.ObjectMeta) {
 	o.ManagedFields = nil
-	o.Namespace = String(o.Namespace)
+	o.Namespace, o.GenerateName = String(o.Namespace), within(o.Name, o.GenerateName)
 	o.Labels = labels(o.Name, o.Labels)
 	// A list of objects comes here twice, and what it has then is in the cache already.
 	o.OwnerReferences = slices.Clone(o.OwnerReferences)
 	for i := range o.OwnerReferences {
 		by := &o.OwnerReferences[i]
-		by.APIVersion, by.Kind = String(by.APIVersion), String(by.Kind)
+		by.APIVersion, by.Kind = word(by.APIVersion), word(by.Kind)
 		by.Controller, by.BlockOwnerDeletion = flag(by.Controller), flag(by.BlockOwnerDeletion)
-		if by.Name == o.Name {
-			by.Name = o.Name
-		}
+		by.Name = within(o.Name, by.Name)
 	}
+}
+
+// kind shares the words of an object's kind, which each object of a list has.
+func kind(of metav1.TypeMeta) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: word(of.Kind), APIVersion: word(of.APIVersion)}
 }
 
 // flag is a pointer to an equal value, of which there are two.
@@ -49,10 +52,9 @@ func labels(name string, of map[string]string) map[string]string {
 	}
 	shared := make(map[string]string, len(of))
 	for key, value := range of {
-		switch {
-		case value == name:
-			value = name
-		case !strings.Contains(name, value) && !strings.Contains(value, name):
+		if strings.Contains(value, name) || strings.Contains(name, value) {
+			value = within(name, value)
+		} else {
 			value = String(value)
 		}
 		shared[String(key)] = value
@@ -68,8 +70,8 @@ func sizeOf(annotations map[string]string) (size int) {
 	return size
 }
 
-// annotations are equal ones that another object has.
-func annotations(of map[string]string) map[string]string {
+// equal are equal labels or annotations that another object has.
+func equal(of map[string]string) map[string]string {
 	var sum uint64 // in any order
 	size := sizeOf(of)
 	if size == 0 || size > maxShared {
@@ -97,7 +99,7 @@ func conditions(list []metav1.Condition) []metav1.Condition {
 	list = append(make([]metav1.Condition, 0, len(list)), list...)
 	for i := range list {
 		c := &list[i]
-		c.Type, c.Status, c.Reason = String(c.Type), metav1.ConditionStatus(String(string(c.Status))), String(c.Reason)
+		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
 		if len(c.Message) <= maxShared {
 			c.Message = texts.One(c.Message, c.Message)
 		}

@@ -1,6 +1,8 @@
 package slim
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,12 @@ var (
 	notes      Pool[map[string]string]
 	lists      Pool[[]string]
 	texts      Pool[string]
+	families   Pool[[]corev1.IPFamily]
+
+	names           Pool[*string]
+	protocols       Pool[*corev1.Protocol]
+	trafficPolicies Pool[*corev1.ServiceInternalTrafficPolicy]
+	familyPolicies  Pool[*corev1.IPFamilyPolicy]
 )
 
 // maxShared bounds what is compared, in bytes: a user's annotations may have megabytes.
@@ -36,9 +44,10 @@ func Server(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
+	s.TypeMeta = kind(s.TypeMeta)
 	metadata(&s.ObjectMeta)
 	s.Status.Conditions = conditions(s.Status.Conditions)
-	statusOf(&s.Status)
+	serverStatus(s.Name, &s.Status)
 	by := metav1.GetControllerOfNoCopy(s)
 	if by == nil {
 		return s, nil
@@ -56,22 +65,28 @@ func Server(o any) (any, error) {
 	return s, nil
 }
 
-func statusOf(s *v1alpha1.ServerStatus) {
-	s.NodeName, s.State = String(s.NodeName), v1alpha1.ServerState(String(string(s.State)))
+func serverStatus(name string, s *v1alpha1.ServerStatus) {
+	s.PodName = within(name, s.PodName)
+	s.NodeName, s.State = word(s.NodeName), word(s.State)
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		p.Name, p.Protocol = String(p.Name), v1alpha1.ServerProtocol(String(string(p.Protocol)))
+		p.Name, p.Protocol = word(p.Name), word(p.Protocol)
+	}
+	if s.Game != nil {
+		s.Game.State, s.Game.Permission = word(s.Game.State), word(s.Game.Permission)
+	}
+	// An address is the Pod's own, or its node's, which all Servers there have.
+	address := func(a string) string {
+		if a == s.PodIP {
+			return s.PodIP
+		}
+		return word(a)
 	}
 	for i := range s.Addresses {
 		a := &s.Addresses[i]
-		a.Type = corev1.NodeAddressType(String(string(a.Type)))
-		if a.Address == s.PodIP {
-			a.Address = s.PodIP
-		}
+		a.Type, a.Address = word(a.Type), address(a.Address)
 	}
-	if s.Address == s.PodIP {
-		s.Address = s.PodIP
-	}
+	s.Address = address(s.Address)
 }
 
 // ElasticService makes an ElasticService small: many of a namespace differ in no more than what they
@@ -81,18 +96,35 @@ func ElasticService(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
+	es.TypeMeta = kind(es.TypeMeta)
 	metadata(&es.ObjectMeta)
 	es.Finalizers = finalizers(es.Finalizers)
 	es.Status.Conditions = conditions(es.Status.Conditions)
-	service, ref := es.Spec.Service, es.Spec.ScaleTargetRef
-	ref.APIVersion, ref.Kind = String(ref.APIVersion), String(ref.Kind)
-	if ref.Name == service {
-		ref.Name = service
-	}
+	service := within(es.Name, es.Spec.Service)
+	ref := scaleTarget(es.Name, service, es.Spec.ScaleTargetRef)
+	elasticStatus(es.Name, service, &es.Status)
 	es.Spec.Service, es.Spec.ScaleTargetRef = "", v1alpha1.ScaleTargetRef{}
 	es.Spec = services.One(es.Namespace, es.Spec)
 	es.Spec.Service, es.Spec.ScaleTargetRef = service, ref
 	return es, nil
+}
+
+// scaleTarget is what an ElasticService scales: mostly it has the name of either.
+func scaleTarget(name, service string, ref v1alpha1.ScaleTargetRef) v1alpha1.ScaleTargetRef {
+	ref.APIVersion, ref.Kind = word(ref.APIVersion), word(ref.Kind)
+	ref.Name = within(service, within(name, ref.Name))
+	return ref
+}
+
+func elasticStatus(name, service string, s *v1alpha1.ElasticServiceStatus) {
+	s.Mode, s.Phase, s.Readiness = word(s.Mode), word(s.Phase), word(s.Readiness)
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		p.Name, p.Protocol, p.Readiness = word(p.Name), word(p.Protocol), word(p.Readiness)
+	}
+	if t := s.AsleepTarget; t != nil {
+		t.ScaleTargetRef = scaleTarget(name, service, t.ScaleTargetRef)
+	}
 }
 
 // EndpointSlice makes an EndpointSlice small: the resolvers are the endpoints of all that sleep. Nobody
@@ -103,7 +135,11 @@ func EndpointSlice(o any) (any, error) {
 		return o, nil
 	}
 	metadata(&slice.ObjectMeta)
-	slice.Annotations = nil
+	slice.Annotations, slice.AddressType = nil, word(slice.AddressType)
+	for i := range slice.Ports {
+		p := &slice.Ports[i]
+		p.Name, p.Protocol = pointer(&names, p.Name), pointer(&protocols, p.Protocol)
+	}
 	if len(slice.Endpoints) > 0 && len(slice.Endpoints[0].Addresses) > 0 {
 		slice.Endpoints = endpoints.One(slice.Endpoints[0].Addresses[0], slice.Endpoints)
 	}
@@ -121,9 +157,8 @@ func Containers(of string, c []corev1.Container) []corev1.Container {
 // Pod makes the metadata and the conditions of a Pod small.
 func Pod(pod *corev1.Pod) {
 	metadata(&pod.ObjectMeta)
-	pod.Annotations = annotations(pod.Annotations)
-	pod.Status.Phase = corev1.PodPhase(String(string(pod.Status.Phase)))
-	pod.Spec.NodeName = String(pod.Spec.NodeName)
+	pod.Annotations = equal(pod.Annotations)
+	pod.Status.Phase, pod.Spec.NodeName = word(pod.Status.Phase), word(pod.Spec.NodeName)
 	for i := range pod.Status.PodIPs {
 		if pod.Status.PodIPs[i].IP == pod.Status.PodIP {
 			pod.Status.PodIPs[i].IP = pod.Status.PodIP
@@ -131,7 +166,12 @@ func Pod(pod *corev1.Pod) {
 	}
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
-		c.Type, c.Status, c.Reason = corev1.PodConditionType(String(string(c.Type))), corev1.ConditionStatus(String(string(c.Status))), String(c.Reason)
+		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
+	}
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			list[i].Name, list[i].Started = word(list[i].Name), flag(list[i].Started)
+		}
 	}
 }
 
@@ -139,18 +179,23 @@ func Pod(pod *corev1.Pod) {
 func Service(s *corev1.Service) {
 	metadata(&s.ObjectMeta)
 	spec := &s.Spec
-	spec.Type, spec.SessionAffinity = corev1.ServiceType(String(string(spec.Type))), corev1.ServiceAffinity(String(string(spec.SessionAffinity)))
+	spec.Type, spec.SessionAffinity, spec.ExternalTrafficPolicy = word(spec.Type), word(spec.SessionAffinity), word(spec.ExternalTrafficPolicy)
+	spec.InternalTrafficPolicy, spec.IPFamilyPolicy = pointer(&trafficPolicies, spec.InternalTrafficPolicy), pointer(&familyPolicies, spec.IPFamilyPolicy)
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
-		p.Name, p.Protocol = String(p.Name), corev1.Protocol(String(string(p.Protocol)))
+		p.Name, p.Protocol = word(p.Name), word(p.Protocol)
 	}
-	for i := range spec.IPFamilies {
-		spec.IPFamilies[i] = corev1.IPFamily(String(string(spec.IPFamilies[i])))
+	if len(spec.IPFamilies) > 0 {
+		spec.IPFamilies = families.One(fmt.Sprint(spec.IPFamilies), spec.IPFamilies)
+	}
+	if spec.ClusterIP == corev1.ClusterIPNone {
+		spec.ClusterIP = corev1.ClusterIPNone
 	}
 	for i := range spec.ClusterIPs {
 		if spec.ClusterIPs[i] == spec.ClusterIP {
 			spec.ClusterIPs[i] = spec.ClusterIP
 		}
 	}
-	spec.Selector = labels(s.Name, spec.Selector)
+	// The private Service beside a user's has its selector, and comes with it.
+	spec.Selector = equal(labels(s.Name, spec.Selector))
 }

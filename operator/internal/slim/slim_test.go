@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -110,17 +111,53 @@ func TestEndpointSlicesShareResolvers(t *testing.T) {
 		return &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name},
 			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+			Ports:      []discoveryv1.EndpointPort{{Name: new("game"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(7000))}},
 		}
 	}
 	first, second := slimmed(t, EndpointSlice, one("lobby", true)), slimmed(t, EndpointSlice, one("arena", true))
 	if &first.Endpoints[0] != &second.Endpoints[0] {
 		t.Error("each has endpoints of its own")
 	}
+	if first.Ports[0].Name != second.Ports[0].Name || first.Ports[0].Protocol != second.Ports[0].Protocol {
+		t.Error("each has words of its own")
+	}
 	slimmed(t, EndpointSlice, one("slow", false))
 	noted := one("noted", true)
 	noted.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-11-26T19:47:00Z"}
 	if _, err := EndpointSlice(noted); err != nil || noted.Annotations != nil {
 		t.Errorf("it has the annotations %v: %v", noted.Annotations, err)
+	}
+}
+
+func TestServicesShareWhatIsEqual(t *testing.T) {
+	one := func(name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name}, Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "lobby"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
+		}}
+	}
+	transform := func(o any) (any, error) { Service(o.(*corev1.Service)); return o, nil }
+	first, second := slimmed(t, transform, one("lobby")), slimmed(t, transform, one("lobby-dormouse"))
+	if reflect.ValueOf(first.Spec.Selector).Pointer() != reflect.ValueOf(second.Spec.Selector).Pointer() {
+		t.Error("each has a selector of its own")
+	}
+	if &first.Spec.IPFamilies[0] != &second.Spec.IPFamilies[0] || first.Spec.InternalTrafficPolicy != second.Spec.InternalTrafficPolicy {
+		t.Error("each has words of its own")
+	}
+	dual := one("dual")
+	dual.Spec.Selector["app"], dual.Spec.IPFamilies = "dual", append(dual.Spec.IPFamilies, corev1.IPv6Protocol)
+	slimmed(t, transform, dual)
+}
+
+func TestATextIsAPartOfAnObjectsName(t *testing.T) {
+	name := "lobby-dormouse-x7k2p"
+	slice := slimmed(t, EndpointSlice, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
+		Name: name, GenerateName: "lobby-dormouse-", Labels: map[string]string{discoveryv1.LabelServiceName: strings.Clone("lobby-dormouse"), "a": "another"},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Service", Name: "lobby-dormouse"}, {Kind: "Service", Name: "arena"}},
+	}})
+	for what, text := range map[string]string{"prefix": slice.GenerateName, "label": slice.Labels[discoveryv1.LabelServiceName], "owner": slice.OwnerReferences[0].Name} {
+		if unsafe.StringData(text) != unsafe.StringData(slice.Name) {
+			t.Errorf("its %s is a text of its own", what)
+		}
 	}
 }
 

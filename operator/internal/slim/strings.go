@@ -39,3 +39,22 @@ func String(s string) string {
 	words.all[s] = s
 	return s
 }
+
+// word is String for a text of any type.
+func word[T ~string](s T) T { return T(String(string(s))) }
+
+// within is a text as a part of another one, where it is one.
+func within(whole, part string) string {
+	if i := strings.Index(whole, part); i >= 0 {
+		return whole[i : i+len(part)]
+	}
+	return part
+}
+
+// pointer is a pointer to an equal text, which others have.
+func pointer[T ~string](pool *Pool[*T], text *T) *T {
+	if text == nil || len(*text) > maxWord {
+		return text
+	}
+	return pool.One(string(*text), text)
+}
