@@ -172,27 +172,29 @@ func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService)
 // observeOthers looks for an older ElasticService of the same Service, and one with the same target,
 // and finds those that are woken with this one, and those that wake it.
 func (r *Reconciler) observeOthers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	ref := es.Spec.ScaleTargetRef
-	var ofService, ofTarget, wakers v1alpha1.ElasticServiceList
-	for _, read := range []struct {
-		by, value string
-		to        *v1alpha1.ElasticServiceList
-	}{{index.Service, es.Spec.Service, &ofService}, {index.Target, ref.Kind + "/" + ref.Name, &ofTarget}, {index.WakeWith, es.Name, &wakers}} {
-		// They are only read, like those that are named.
-		err := r.Client.List(ctx, read.to, client.InNamespace(es.Namespace), client.MatchingFields{read.by: read.value}, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return fmt.Errorf("list the ElasticServices with %s of %s/%s: %w", read.value, es.Namespace, es.Name, err)
-		}
+	ofService, err := index.OfService(ctx, r.Client, es.Namespace, es.Spec.Service)
+	if err != nil {
+		return err
+	}
+	ofTarget, err := index.OfTarget(ctx, r.Client, es.Namespace, index.TargetOf(es))
+	if err != nil {
+		return err
+	}
+	var wakers v1alpha1.ElasticServiceList
+	// They are only read, like those that are named.
+	err = r.Client.List(ctx, &wakers, client.InNamespace(es.Namespace), client.MatchingFields{index.WakeWith: es.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("list the ElasticServices that are woken with %s/%s: %w", es.Namespace, es.Name, err)
 	}
 	oldest := es
-	for i := range ofService.Items {
-		if other := &ofService.Items[i]; other.UID != es.UID && index.OlderThan(other, oldest) {
+	for i := range ofService {
+		if other := &ofService[i]; other.UID != es.UID && index.OlderThan(other, oldest) {
 			oldest, o.Older = other, other.Name
 		}
 	}
-	for i := range ofTarget.Items {
-		other := &ofTarget.Items[i]
-		if other.UID != es.UID && index.OlderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, ref) {
+	for i := range ofTarget {
+		other := &ofTarget[i]
+		if other.UID != es.UID && index.OlderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, es.Spec.ScaleTargetRef) {
 			o.TargetTaken = other.Name
 		}
 	}

@@ -3,11 +3,10 @@ package elasticservice
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -151,15 +150,8 @@ func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1
 
 // hasElastic reports whether another ElasticService has the target.
 func (r *Reconciler) hasElastic(ctx context.Context, es *v1alpha1.ElasticService, ref v1alpha1.ScaleTargetRef) (bool, error) {
-	var list v1alpha1.ElasticServiceList
-	err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})
-	if err != nil {
-		return false, fmt.Errorf("list ElasticServices of %s %s/%s: %w", ref.Kind, es.Namespace, ref.Name, err)
-	}
-	for i := range list.Items {
-		if list.Items[i].UID != es.UID && target.Same(list.Items[i].Spec.ScaleTargetRef, ref) {
-			return true, nil
-		}
-	}
-	return false, nil
+	list, err := index.OfTarget(ctx, r.Client, es.Namespace, ref.Kind+"/"+ref.Name)
+	return slices.ContainsFunc(list, func(other v1alpha1.ElasticService) bool {
+		return other.UID != es.UID && target.Same(other.Spec.ScaleTargetRef, ref)
+	}), err
 }

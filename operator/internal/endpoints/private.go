@@ -3,6 +3,7 @@ package endpoints
 import (
 	"fmt"
 	"hash/fnv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,16 +16,28 @@ import (
 	"dormouse.dev/dormouse/operator/internal/obstacle"
 )
 
+const privateSuffix = "-dormouse"
+
 // PrivateServiceName is the name of the headless Service beside a user's, within
 // the 63 characters that a Service's name may have.
 func PrivateServiceName(service string) string {
-	const suffix = "-dormouse"
+	const suffix = privateSuffix
 	if len(service)+len(suffix) <= 63 {
 		return service + suffix
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(service))
 	return fmt.Sprintf("%s-%08x%s", service[:63-len(suffix)-9], h.Sum32(), suffix)
+}
+
+// PublicServiceName is the name of the Service beside which a private one of a name is, unless that name
+// had to be made shorter; empty: no private Service has that name.
+func PublicServiceName(private string) string {
+	name, ok := strings.CutSuffix(private, privateSuffix)
+	if !ok {
+		return ""
+	}
+	return name
 }
 
 // childMeta is the metadata of what is made for an ElasticService.

@@ -15,16 +15,17 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/operator/internal/endpoints"
 )
 
 // Keys of the cache's indexes over ElasticServices and their EndpointSlices.
 const (
-	// Service finds ElasticServices by the name of their Service.
+	// Service finds ElasticServices by the name of their Service, where that isn't their own: ask
+	// OfService.
 	Service = "spec.service"
-	// PrivateService finds them by the name of the private Service that they need.
+	// PrivateService finds them by the name of the private Service that they need, where that doesn't
+	// tell their Service's: ask OfPrivateService.
 	PrivateService = "private-service"
-	// Target finds them by kind/name of their target.
+	// Target finds them by kind/name of their target, where the name isn't their own: ask OfTarget.
 	Target = "spec.scaleTargetRef"
 	// Front finds them by the Service that they share, and by that and one of their hosts, as
 	// FrontKeys forms the keys.
@@ -48,16 +49,9 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		key    string
 		fn     client.IndexerFunc
 	}{
-		{&v1alpha1.ElasticService{}, Service, func(o client.Object) []string {
-			return []string{o.(*v1alpha1.ElasticService).Spec.Service}
-		}},
-		{&v1alpha1.ElasticService{}, PrivateService, func(o client.Object) []string {
-			return []string{endpoints.PrivateServiceName(o.(*v1alpha1.ElasticService).Spec.Service)}
-		}},
-		{&v1alpha1.ElasticService{}, Target, func(o client.Object) []string {
-			ref := o.(*v1alpha1.ElasticService).Spec.ScaleTargetRef
-			return []string{ref.Kind + "/" + ref.Name}
-		}},
+		{&v1alpha1.ElasticService{}, Service, serviceKeys},
+		{&v1alpha1.ElasticService{}, PrivateService, privateServiceKeys},
+		{&v1alpha1.ElasticService{}, Target, targetKeys},
 		{&v1alpha1.ElasticService{}, Front, FrontKeys},
 		{&v1alpha1.ElasticService{}, Players, playerListKeys},
 		{&v1alpha1.ElasticService{}, WakeWith, func(o client.Object) []string {

@@ -20,9 +20,14 @@ func Find(ctx context.Context, cached client.Reader, opts ...client.ListOption) 
 	if err := cached.List(ctx, &list, append(slices.Clone(opts), client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil // only when the cache has stopped, and so has the operator
 	}
-	requests := make([]reconcile.Request, 0, len(list.Items))
-	for _, es := range list.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: es.Namespace, Name: es.Name}})
+	return Requests(list.Items)
+}
+
+// Requests asks for a pass of each ElasticService.
+func Requests(list []v1alpha1.ElasticService) []reconcile.Request {
+	requests := make([]reconcile.Request, len(list))
+	for i := range list {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&list[i])
 	}
 	return requests
 }
@@ -46,14 +51,14 @@ func Named(ctx context.Context, cached client.Reader, namespace string) func(nam
 // ForService finds the ElasticService that has a Service: the oldest, where
 // there are several. It may not be changed. It returns nil when there is none.
 func ForService(ctx context.Context, c client.Reader, namespace, service string) (*v1alpha1.ElasticService, error) {
-	var list v1alpha1.ElasticServiceList
-	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{Service: service}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list ElasticServices of Service %s/%s: %w", namespace, service, err)
+	list, err := OfService(ctx, c, namespace, service)
+	if err != nil {
+		return nil, err
 	}
 	var oldest *v1alpha1.ElasticService
-	for i := range list.Items {
-		if oldest == nil || OlderThan(&list.Items[i], oldest) {
-			oldest = &list.Items[i]
+	for i := range list {
+		if oldest == nil || OlderThan(&list[i], oldest) {
+			oldest = &list[i]
 		}
 	}
 	return oldest, nil

@@ -30,10 +30,17 @@ type Finder struct {
 // Service, the private one beside it, or a stranger with the private one's name.
 func (f Finder) ByService(ctx context.Context, o client.Object) []reconcile.Request {
 	if public := o.GetLabels()[wellknown.PrivateServiceLabel]; public != "" {
-		return index.Find(ctx, f.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: public})
+		return found(index.OfService(ctx, f.Client, o.GetNamespace(), public))
 	}
-	return append(index.Find(ctx, f.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Service: o.GetName()}),
-		index.Find(ctx, f.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PrivateService: o.GetName()})...)
+	return append(found(index.OfService(ctx, f.Client, o.GetNamespace(), o.GetName())),
+		found(index.OfPrivateService(ctx, f.Client, o.GetNamespace(), o.GetName()))...)
+}
+
+func found(list []v1alpha1.ElasticService, err error) []reconcile.Request {
+	if err != nil {
+		return nil // only when the cache has stopped, and so has the operator
+	}
+	return index.Requests(list)
 }
 
 // BySibling finds the other ElasticServices of the same Service or target: one of them takes
@@ -43,15 +50,14 @@ func (f Finder) BySibling(ctx context.Context, o client.Object) []reconcile.Requ
 	if !ok {
 		return nil
 	}
-	ref := es.Spec.ScaleTargetRef
-	return append(index.Find(ctx, f.Client, client.InNamespace(es.Namespace), client.MatchingFields{index.Service: es.Spec.Service}),
-		index.Find(ctx, f.Client, client.InNamespace(es.Namespace), client.MatchingFields{index.Target: ref.Kind + "/" + ref.Name})...)
+	return append(found(index.OfService(ctx, f.Client, es.Namespace, es.Spec.Service)),
+		found(index.OfTarget(ctx, f.Client, es.Namespace, index.TargetOf(es)))...)
 }
 
 // ByTarget finds the ElasticServices of a target of this kind.
 func (f Finder) ByTarget(kind string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		return index.Find(ctx, f.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Target: kind + "/" + o.GetName()})
+		return found(index.OfTarget(ctx, f.Client, o.GetNamespace(), kind+"/"+o.GetName()))
 	}
 }
 
@@ -61,7 +67,7 @@ func (f Finder) ByAutoscaler(ctx context.Context, o client.Object) []reconcile.R
 	if !ok {
 		return nil
 	}
-	return index.Find(ctx, f.Client, client.InNamespace(gas.Namespace), client.MatchingFields{index.Target: index.AutoscalerTargetOf(gas)})
+	return found(index.OfTarget(ctx, f.Client, gas.Namespace, index.AutoscalerTargetOf(gas)))
 }
 
 // ByNodePort finds the ElasticServices with a UDP port that is a Service's node port.
@@ -93,14 +99,12 @@ func (f Finder) byUDPPorts(ctx context.Context, numbers []int32, of client.Objec
 			return nil // only when the cache has stopped, and so has the operator
 		}
 		for i := range services {
-			var list v1alpha1.ElasticServiceList
-			// It is only read.
-			err := f.Client.List(ctx, &list, client.InNamespace(services[i].Namespace), client.MatchingFields{index.Service: services[i].Name}, client.UnsafeDisableDeepCopy)
+			list, err := index.OfService(ctx, f.Client, services[i].Namespace, services[i].Name)
 			if err != nil {
 				return nil
 			}
-			for j := range list.Items {
-				if es := &list.Items[j]; concerns(es, client.ObjectKeyFromObject(of)) {
+			for j := range list {
+				if es := &list[j]; concerns(es, client.ObjectKeyFromObject(of)) {
 					requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)})
 				}
 			}
@@ -120,7 +124,7 @@ func concerns(es *v1alpha1.ElasticService, key client.ObjectKey) bool {
 func (f Finder) ByServer(ctx context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, owner := range report.Owners(o) {
-		requests = append(requests, index.Find(ctx, f.Client, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.Target: owner})...)
+		requests = append(requests, found(index.OfTarget(ctx, f.Client, o.GetNamespace(), owner))...)
 	}
 	return requests
 }
