@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -221,6 +222,11 @@ func BenchmarkHeap(b *testing.B) {
 				all.SetServer(s)
 			}
 			all.Lead()
+			// One asks, and has the first.
+			all.SetAllocation(&v1alpha1.Allocation{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "match"},
+				Spec:       v1alpha1.AllocationSpec{TargetRef: &v1alpha1.AllocationTarget{Name: "arena"}},
+			}, false)
 			return all
 		})
 	})

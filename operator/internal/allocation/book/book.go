@@ -2,6 +2,7 @@ package book
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ func New(now func() time.Time, hooks Hooks) *Book {
 type space struct {
 	name    string
 	servers map[string]*server
+	// owned are the Servers of Fleets and GameTypes, by kind/name.
 	owned   map[string]map[*server]struct{}
 	entries map[string]*entry
 	views   map[string]*view
@@ -158,7 +160,6 @@ func (s *space) server(name string) *server {
 	srv := s.servers[name]
 	if srv == nil {
 		srv = &server{name: name}
-		srv.due = &due{space: s, server: srv, index: -1}
 		s.servers[name] = srv
 	}
 	return srv
@@ -166,25 +167,44 @@ func (s *space) server(name string) *server {
 
 // own has a Server count for what it belongs to; disown ends that.
 func (s *space) own(srv *server) {
-	for _, owner := range srv.owners {
-		if s.owned[owner] == nil {
-			s.owned[owner] = map[*server]struct{}{}
+	for i, owner := range srv.owners {
+		if i > 0 { // the first is itself
+			if s.owned[owner] == nil {
+				s.owned[owner] = map[*server]struct{}{}
+			}
+			s.owned[owner][srv] = struct{}{}
 		}
-		s.owned[owner][srv] = struct{}{}
-		s.target(owner).held += len(srv.holds)
+		if len(srv.holds) > 0 {
+			s.target(owner).held += len(srv.holds)
+		}
 	}
 }
 
 func (s *space) disown(srv *server) {
-	for _, owner := range srv.owners {
+	owners := srv.owners
+	srv.owners = nil
+	for _, owner := range owners {
 		delete(s.owned[owner], srv)
 		if len(s.owned[owner]) == 0 {
 			delete(s.owned, owner)
 		}
-		s.target(owner).held -= len(srv.holds)
-		s.tidy(owner)
+		if t := s.targets[owner]; t != nil {
+			t.held -= len(srv.holds)
+			s.tidy(owner)
+		}
 	}
-	srv.owners = nil
+}
+
+// members are the Servers that belong to a target, which may be a Server itself.
+func (s *space) members(key string) map[*server]struct{} {
+	name, one := strings.CutPrefix(key, TargetKey("Server", ""))
+	if !one {
+		return s.owned[key]
+	}
+	if srv := s.servers[name]; srv != nil && len(srv.owners) > 0 {
+		return map[*server]struct{}{srv: {}}
+	}
+	return nil
 }
 
 // room is what a Server can still give, unless what it belongs to sleeps, or is about to.
@@ -222,7 +242,7 @@ func (b *Book) view(s *space, n *need) *view {
 		gone := s.views[oldest]
 		delete(s.views, oldest)
 		for _, srv := range s.servers {
-			delete(srv.slots, gone)
+			srv.slots = slices.DeleteFunc(srv.slots, func(p placed) bool { return p.in == gone })
 		}
 	}
 	v := &view{question: n.question, used: b.count, nodes: map[string]*viewNode{}}
@@ -294,6 +314,9 @@ func (b *Book) Withdraw(namespace, name string) bool {
 	}
 	srv.withdrawn = true
 	s.place(srv)
+	if srv.due == nil {
+		srv.due = &due{space: s, server: srv, index: -1}
+	}
 	b.set(srv.due, b.now().Add(withdrawnFor))
 	return true
 }
@@ -313,7 +336,7 @@ func (b *Book) Free(namespace, kind, name string) (n int) {
 	if s == nil {
 		return 0
 	}
-	for srv := range s.owned[TargetKey(kind, name)] {
+	for srv := range s.members(TargetKey(kind, name)) {
 		if s.room(srv).whole {
 			n++
 		}

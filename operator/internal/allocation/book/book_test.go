@@ -459,3 +459,44 @@ func TestALateCacheTakesNothingBack(t *testing.T) {
 	w.want("b", "Refused: NoServerFree")
 	w.want("c", "on one")
 }
+
+// An ElasticService may have a single Server.
+func TestAServerMaySleepByItself(t *testing.T) {
+	w := newWorld(t)
+	service := func(phase v1alpha1.Phase) {
+		w.SetService(&v1alpha1.ElasticService{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one", ResourceVersion: w.next()},
+			Spec:       v1alpha1.ElasticServiceSpec{Service: "one", ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Server", Name: "one"}},
+			Status:     v1alpha1.ElasticServiceStatus{Phase: phase},
+		})
+	}
+	w.server("one")
+	service(v1alpha1.PhaseAsleep)
+	if n := w.Free(namespace, "Server", "one"); n != 0 {
+		t.Errorf("%d can be given that sleep", n)
+	}
+	w.ask("a", waits(time.Minute))
+	w.want("a", "waits")
+	service(v1alpha1.PhaseAwake)
+	w.want("a", "on one")
+	w.restart()
+	service(v1alpha1.PhaseAwake)
+	for _, kind := range []string{"Server", "GameType"} {
+		name := map[string]string{"Server": "one", "GameType": "duel"}[kind]
+		if u := w.UseOf(namespace, kind, name); u.By == "" {
+			t.Errorf("%s %s seems to be unused", kind, name)
+		}
+	}
+	if w.Close(namespace, "Server", "one", w.next()) {
+		t.Error("it may sleep while an Allocation has it")
+	}
+	w.delete("a")
+	if n := w.Free(namespace, "Server", "one"); n != 1 {
+		t.Errorf("%d can be given, want 1", n)
+	}
+	if !w.Close(namespace, "Server", "one", w.next()) {
+		t.Error("it may not sleep though nobody has it")
+	}
+	w.ask("b")
+	w.want("b", "Refused: NoServerFree")
+}

@@ -129,7 +129,7 @@ func (s *space) nothing(n *need) string {
 		return "No Server with these labels has room."
 	}
 	t, who := s.targets[n.target], strings.Replace(n.target, "/", " ", 1)
-	switch servers := len(s.owned[n.target]); {
+	switch servers := len(s.members(n.target)); {
 	case t != nil && t.trouble != "":
 		return fmt.Sprintf("%s sleeps, and isn't woken: %s.", who, t.trouble)
 	case t != nil && t.shut():

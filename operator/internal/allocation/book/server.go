@@ -10,6 +10,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/slim"
 )
 
 // server is a Server, or the place of one that Allocations name and that isn't there.
@@ -19,7 +20,7 @@ type server struct {
 	object *v1alpha1.Server
 	// podUID is that of the Pod whose game has reported; empty where none has.
 	podUID types.UID
-	// owners are what it belongs to, as kind/name, itself included.
+	// owners are what it belongs to, as kind/name, and first itself.
 	owners []string
 	// holds are the Allocations that have it, or have places on it.
 	holds map[*entry]struct{}
@@ -28,9 +29,10 @@ type server struct {
 	places int
 	// withdrawn is set while the Fleet is about to drain or delete it, until the cache shows that.
 	withdrawn bool
-	due       *due
-	// slots are where the views have it.
-	slots map[*view]slot
+	// due is when that ends; nil: it was never so.
+	due *due
+	// slots are where the views have it. Mostly there are a few, for which a map takes ten times as much.
+	slots []placed
 }
 
 // TargetKey is kind/name of what Servers belong to.
@@ -42,12 +44,12 @@ func (s *server) see(o *v1alpha1.Server) {
 	if g := o.Status.Game; g != nil {
 		s.podUID = types.UID(g.PodUID)
 	}
-	s.owners = []string{TargetKey("Server", o.Name)}
+	s.owners = append(make([]string, 0, 3), TargetKey("Server", o.Name))
 	if name := o.Labels[wellknown.FleetLabel]; name != "" {
-		s.owners = append(s.owners, TargetKey("Fleet", name))
+		s.owners = append(s.owners, slim.String(TargetKey("Fleet", name)))
 	}
 	if name := o.Labels[wellknown.GameTypeLabel]; name != "" {
-		s.owners = append(s.owners, TargetKey("GameType", name))
+		s.owners = append(s.owners, slim.String(TargetKey("GameType", name)))
 	}
 	if o.Spec.Drain || !o.DeletionTimestamp.IsZero() {
 		s.withdrawn = false // it has happened

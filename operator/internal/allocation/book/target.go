@@ -62,7 +62,7 @@ func (s *space) target(key string) *targetState {
 // tidy forgets a target of which nothing is known. That it was used lately matters only where it may
 // sleep.
 func (s *space) tidy(key string) {
-	if t := s.targets[key]; t != nil && t.held == 0 && t.pending == 0 && len(t.services) == 0 && t.closing == 0 && len(s.owned[key]) == 0 {
+	if t := s.targets[key]; t != nil && t.held == 0 && t.pending == 0 && len(t.services) == 0 && t.closing == 0 && len(s.members(key)) == 0 {
 		delete(s.targets, key)
 	}
 }
@@ -123,7 +123,7 @@ func (b *Book) forgetService(s *space, name, but string) {
 
 // reopen looks at a target's Servers again.
 func (b *Book) reopen(s *space, key string) {
-	for srv := range s.owned[key] {
+	for srv := range s.members(key) {
 		s.place(srv)
 		b.serve(s, srv)
 	}

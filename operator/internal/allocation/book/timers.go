@@ -53,9 +53,9 @@ func (b *Book) set(d *due, at time.Time) {
 	}
 }
 
-// unset ends that.
+// unset ends that. A Server that was never withdrawn has none.
 func (b *Book) unset(d *due) {
-	if d.index >= 0 {
+	if d != nil && d.index >= 0 {
 		heap.Remove(&b.due, d.index)
 	}
 }

@@ -59,6 +59,12 @@ type slot struct {
 	held bool
 }
 
+// placed is where one of the views has a Server.
+type placed struct {
+	in *view
+	slot
+}
+
 // view has the Servers of a question in the order in which they are given.
 type view struct {
 	question question
@@ -83,9 +89,12 @@ type viewNode struct {
 
 // update puts a Server where it belongs now.
 func (v *view) update(s *server, now room) {
-	was, had := s.slots[v]
-	has := s.fills(v.question)
-	var is slot
+	i := slices.IndexFunc(s.slots, func(p placed) bool { return p.in == v })
+	had, has := i >= 0, s.fills(v.question)
+	var was, is slot
+	if had {
+		was = s.slots[i].slot
+	}
 	if has {
 		is = slot{node: s.node(), room: now, held: len(s.holds) > 0}
 	}
@@ -94,14 +103,11 @@ func (v *view) update(s *server, now room) {
 	}
 	if had {
 		v.take(s, was)
-		delete(s.slots, v)
+		s.slots = slices.Delete(s.slots, i, i+1)
 	}
 	if has {
 		v.put(s, is)
-		if s.slots == nil {
-			s.slots = map[*view]slot{}
-		}
-		s.slots[v] = is
+		s.slots = append(s.slots, placed{in: v, slot: is})
 	}
 }
 
