@@ -74,7 +74,7 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 // removeLeftovers deletes the slices that nobody writes any more. Servers with clients are in
 // Dormouse's own slices by now. The flaw, if there is one, explains why they stay.
 func (r *Reconciler) removeLeftovers(ctx context.Context, p *pass) *obstacle.Obstacle {
-	es, m, left := p.es, &p.state.leftovers, p.observed.Leftovers.Slices
+	es, m, left := p.es, made(&p.state.leftovers), p.observed.Leftovers.Slices
 	var names []string
 	for i := range left {
 		s := &left[i]

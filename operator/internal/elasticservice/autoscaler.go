@@ -14,9 +14,10 @@ import (
 // could not be paused lately keeps the service awake, so that it isn't tried all the time.
 func (r *Reconciler) observeAutoscaler(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
 	o.Autoscaler = r.Autoscalers.See(ctx, es)
-	m.autoscaler.Look(now, o.Autoscaler)
+	attempts := made(&m.autoscaler)
+	attempts.Look(now, o.Autoscaler)
 	if o.Autoscaler.Problem == nil {
-		o.Autoscaler.Problem = m.autoscaler.Failed
+		o.Autoscaler.Problem = attempts.Failed
 	}
 }
 
@@ -32,7 +33,7 @@ func (r *Reconciler) keepAutoscaler(ctx context.Context, p *pass) {
 	if o.Older != "" || o.TargetTaken != "" {
 		if paused != "" && o.Scale.Err == nil && o.Scale.Replicas > 0 {
 			r.unpaused(p, r.Autoscalers.Release(ctx, es)) // no other ElasticService would end it
-			p.found.Note(p.state.autoscaler.Failed)
+			p.found.Note(made(&p.state.autoscaler).Failed)
 		}
 		return
 	}
@@ -46,14 +47,14 @@ func (r *Reconciler) keepAutoscaler(ctx context.Context, p *pass) {
 	case wish == autoscaler.Pause && paused == "":
 		es.Status.PausedScaledObject = seen.Name // the pass that this write leads to pauses it
 	case wish == autoscaler.Pause && !seen.Paused:
-		p.state.autoscaler.Paused(p.now, r.Autoscalers.Pause(ctx, es, seen))
+		made(&p.state.autoscaler).Paused(p.now, r.Autoscalers.Pause(ctx, es, seen))
 	case wish == autoscaler.Unpause && seen.Ours:
 		r.unpaused(p, r.Autoscalers.Unpause(ctx, es, seen))
 	case wish == autoscaler.Unpause && paused != "":
 		// The cache may be late, or could not be read.
 		r.unpaused(p, r.Autoscalers.Release(ctx, es))
 	}
-	p.found.Note(p.state.autoscaler.Failed)
+	p.found.Note(made(&p.state.autoscaler).Failed)
 }
 
 // unpaused notes the end of a pause, or why it goes on.
@@ -62,5 +63,5 @@ func (r *Reconciler) unpaused(p *pass, failed *obstacle.Obstacle) {
 		p.es.Status.PausedScaledObject = ""
 		return
 	}
-	p.state.autoscaler.NotUnpaused(p.now, failed)
+	made(&p.state.autoscaler).NotUnpaused(p.now, failed)
 }

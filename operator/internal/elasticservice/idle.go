@@ -76,7 +76,7 @@ func (r *Reconciler) games(ctx context.Context, servers []v1alpha1.Server) ([]id
 // askPlayers asks every replica for the Servers' reports, and returns o with them. It is called
 // only when nothing else keeps the service awake.
 func (r *Reconciler) askPlayers(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) planner.Observed {
-	m := &r.stateOf(es).players
+	m := made(&r.stateOf(es).players)
 	asked := r.Now()
 	recent, err := r.Players.Recent(ctx, es.Namespace, spec.Owner(es))
 	m.reports = idleness.ReportsOf(asked, o.Players.Games, recent, err)

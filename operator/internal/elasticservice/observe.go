@@ -14,7 +14,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
-	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/idleness"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakegroup"
@@ -67,8 +66,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		return o, err
 	}
 	if o.Service == nil || len(o.Service.Spec.Selector) > 0 {
-		m.leftovers = leftoverState{}
-	} else if err := r.observeLeftovers(ctx, now, es, &m.leftovers, &o); err != nil {
+		m.leftovers = nil
+	} else if err := r.observeLeftovers(ctx, now, es, made(&m.leftovers), &o); err != nil {
 		return o, err
 	}
 	o.Scale = r.observeScale(ctx, ref, &m.scale)
@@ -93,8 +92,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	}
 	m.steppedDown.Follow(now, o.Slices, o.Resolvers)
 	if !is.HasPlayers || !is.Awake || deleting {
-		m.players = playerState{}
-	} else if err := r.observePlayers(ctx, now, servers, &m.players, &o); err != nil {
+		m.players = nil
+	} else if err := r.observePlayers(ctx, now, servers, made(&m.players), &o); err != nil {
 		return o, err
 	}
 	if hasServers {
@@ -104,7 +103,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 		o.Allocated = r.allocated(es)
 	}
 	if es.Spec.Autoscaler == nil {
-		m.autoscaler = autoscaler.Attempts{}
+		m.autoscaler = nil
 	} else {
 		r.observeAutoscaler(ctx, now, es, m, &o)
 	}

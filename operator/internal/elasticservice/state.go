@@ -40,10 +40,7 @@ type state struct {
 	triggersSince time.Time
 	settling      settling
 	lastSleep     sleepState
-	leftovers     leftoverState
 	scale         scaleState
-	players       playerState
-	autoscaler    autoscaler.Attempts
 	lastObstacle  string
 	diagnosis     lookout.History
 	wake          wakestages.Wake
@@ -56,6 +53,18 @@ type state struct {
 	strangers map[string]string
 	// ports are the object's resolver ports.
 	ports []v1alpha1.PortStatus
+	// What few of thousands of objects have; nil: they have it not.
+	leftovers  *leftoverState
+	players    *playerState
+	autoscaler *autoscaler.Attempts
+}
+
+// made is what few objects have, made where it wasn't there.
+func made[T any](part **T) *T {
+	if *part == nil {
+		*part = new(T)
+	}
+	return *part
 }
 
 // recovered is how long a server must have been up to count as lasting.

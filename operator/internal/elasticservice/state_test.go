@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,5 +111,13 @@ func TestAServerThatCrashesAgainAndAgainDoesntLast(t *testing.T) {
 	up(200, false, false)
 	if up(900, false, true); !m.noneLastingSince.Equal(fixture.At(900)) {
 		t.Errorf("none lasts since %s, want %s, when one was wanted", m.noneLastingSince, fixture.At(900))
+	}
+}
+
+// There may be ten thousand. What few have is by a pointer.
+func TestAStateIsSmall(t *testing.T) {
+	const most = 960 // bytes, one of Go's sizes of memory
+	if size := unsafe.Sizeof(state{}); size > most {
+		t.Errorf("it takes %d bytes, want %d at most", size, most)
 	}
 }

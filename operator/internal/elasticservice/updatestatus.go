@@ -39,7 +39,7 @@ func (r *Reconciler) updateStatus(ctx context.Context, p *pass) (reconcile.Resul
 	if !p.raised.IsZero() {
 		p.state.wake.Raised(p.raised)
 	}
-	if p.observed.Scale.Err != nil || p.found.Flaw != nil || p.observed.Autoscaler.Untold || p.state.autoscaler.Failed != nil {
+	if p.observed.Scale.Err != nil || p.found.Flaw != nil || p.observed.Autoscaler.Untold || p.state.autoscaler != nil && p.state.autoscaler.Failed != nil {
 		p.plan.RequeueAfter.AtMost(missingRetry)
 	}
 	return reconcile.Result{RequeueAfter: p.plan.RequeueAfter.Duration()}, nil
