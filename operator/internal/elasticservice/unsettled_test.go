@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -169,7 +168,7 @@ func TestAResolverKnowsAPhaseByItsTime(t *testing.T) {
 		"an earlier one":                     {&earlier, ""},
 		"no time, as an older version tells": {nil, "FallingAsleep"},
 	} {
-		v := resolvers.View{Routes: map[string]informerapi.Route{"es-1": {UID: "es-1", Phase: "FallingAsleep", PhaseSince: c.since}}}
+		v := resolvers.View{Routes: map[string]resolvers.Route{"es-1": {Phase: "FallingAsleep", PhaseSince: c.since}}}
 		if got := endpoints.ResolverOf(&corev1.Pod{}, es, v).Phase; got != c.want {
 			t.Errorf("%s: the phase counts as %q, want %q", name, got, c.want)
 		}

@@ -75,7 +75,7 @@ func ResolverOf(pod *corev1.Pod, es *v1alpha1.ElasticService, v resolvers.View) 
 		for _, p := range route.Ports {
 			if p.Listening {
 				r.Listening[p.Port] = true
-			} else if p.Error != "" && p.Front == "" {
+			} else if p.Error != "" && !p.Front {
 				r.PortErrors = append(r.PortErrors, fmt.Sprintf("port %d: %s", p.Port, p.Error))
 			}
 		}
@@ -115,7 +115,7 @@ func NewResolver(pod *corev1.Pod, v resolvers.View) Resolver {
 func (r *Resolver) AddFront(v resolvers.View, uid string) {
 	for _, p := range v.Routes[uid].Ports {
 		switch {
-		case p.Front == "":
+		case !p.Front:
 		case p.Listening:
 			r.Listening[p.Port] = true
 		case p.Error != "" && len(r.PortErrors) == 0: // each has the same

@@ -21,6 +21,7 @@ import (
 
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/operator/internal/slim"
 )
 
 const (
@@ -49,7 +50,7 @@ type View struct {
 	// Err is why the last question had no answer; nil if it had one.
 	Err      error
 	Started  time.Time
-	Routes   map[string]informerapi.Route    // by the ElasticService's UID
+	Routes   map[string]Route                // by the ElasticService's UID
 	Sessions map[string]informerapi.Sessions // by the ElasticService's UID
 	// ClockSkew must be added to the pod's times to get the operator's.
 	ClockSkew time.Duration
@@ -58,6 +59,34 @@ type View struct {
 	// is left alone.
 	rest      time.Duration
 	restUntil time.Time
+}
+
+// Route is what is kept of a pod's report about a service: with thousands of services, of each pod, no more
+// than is read.
+type Route struct {
+	// Phase is the phase that the pod has seen last, and PhaseSince when it began; nil where that isn't
+	// known.
+	Phase      string
+	PhaseSince *time.Time
+	Ports      []Port
+}
+
+// Port is a resolver port of a service.
+type Port struct {
+	Port int32
+	// Listening reports whether the pod takes clients there, and Error why it does not.
+	Listening bool
+	// Front is set for a port that ElasticServices share.
+	Front bool
+	Error string
+}
+
+func routeOf(r *informerapi.Route) Route {
+	kept := Route{Phase: slim.String(r.Phase), PhaseSince: r.PhaseSince, Ports: make([]Port, len(r.Ports))}
+	for i, p := range r.Ports {
+		kept.Ports[i] = Port{Port: p.Port, Listening: p.Listening, Front: p.Front != "", Error: p.Error}
+	}
+	return kept
 }
 
 // Observer asks resolver pods.
@@ -283,12 +312,12 @@ func (o *Observer) ask(ctx context.Context, address, uid string) (View, error) {
 		Asked:      asked,
 		Answered:   now,
 		Started:    sessions.Started,
-		Routes:     make(map[string]informerapi.Route, len(routes.Routes)),
+		Routes:     make(map[string]Route, len(routes.Routes)),
 		Sessions:   make(map[string]informerapi.Sessions, len(sessions.Services)),
 		ClockSkew:  now.Sub(sessions.Now),
 	}
-	for _, r := range routes.Routes {
-		v.Routes[r.UID] = r
+	for i := range routes.Routes {
+		v.Routes[routes.Routes[i].UID] = routeOf(&routes.Routes[i])
 	}
 	for _, s := range sessions.Services {
 		v.Sessions[s.UID] = s

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"dormouse.dev/dormouse/internal/informerapi"
 )
@@ -107,7 +110,7 @@ func BenchmarkAView(b *testing.B) {
 	var sessions informerapi.SessionsResponse
 	for i := range 10000 {
 		routes.Routes = append(routes.Routes, informerapi.Route{
-			UID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Namespace: "games", Name: fmt.Sprintf("lobby-%d", i), Service: fmt.Sprintf("lobby-%d", i), Phase: "Asleep",
+			UID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Namespace: "games", Name: fmt.Sprintf("lobby-%d", i), Service: fmt.Sprintf("lobby-%d", i), Phase: "Asleep", PhaseSince: new(time.Unix(int64(i), 0)),
 			Ports: []informerapi.RoutePort{{Name: "game", Protocol: "minecraft", Port: int32(10000 + i), Listening: true}},
 		})
 	}
@@ -127,9 +130,38 @@ func BenchmarkAView(b *testing.B) {
 			o.View(b.Context(), host, 0)
 		}
 	})
+	b.Run("kept", func(b *testing.B) {
+		live := func() float64 {
+			runtime.GC()
+			runtime.GC()
+			var is runtime.MemStats
+			runtime.ReadMemStats(&is)
+			return float64(is.HeapAlloc)
+		}
+		for b.Loop() {
+			o.Keep(nil)
+			before := live()
+			o.View(b.Context(), host, 0)
+			b.ReportMetric((live()-before)/float64(len(routes.Routes)), "B/service")
+		}
+	})
 	b.Run("of one service", func(b *testing.B) {
 		for b.Loop() {
 			o.ViewOf(b.Context(), host, routes.Routes[0].UID)
 		}
 	})
+}
+
+func TestOfARouteIsKeptWhatIsRead(t *testing.T) {
+	since := time.Unix(1000, 0)
+	got := routeOf(&informerapi.Route{
+		UID: "es-1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: "Asleep", PhaseSince: &since,
+		Ports: []informerapi.RoutePort{
+			{Name: "game", Protocol: "minecraft", Port: 10001, Listening: true}, {Name: "front", Port: 10002, Front: "games/front", Error: "it is taken"},
+		},
+	})
+	want := Route{Phase: "Asleep", PhaseSince: &since, Ports: []Port{{Port: 10001, Listening: true}, {Port: 10002, Front: true, Error: "it is taken"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
 }
