@@ -12,7 +12,11 @@ import (
 // Small is an indexer whose indexes are asked either about one namespace at a time, or, Front and
 // SlicePort, about all. The cache's own have each key for both, which takes twice the memory: with ten
 // thousand objects of a kind it is a tenth of what they take.
-type Small struct{ Cache cache.Informers }
+type Small struct {
+	Cache cache.Informers
+	// All is set where each index is asked about all namespaces.
+	All bool
+}
 
 // everywhere is what the cache has in place of a namespace where it is asked about all.
 const everywhere = "__all_namespaces"
@@ -30,7 +34,7 @@ func (s Small) IndexField(ctx context.Context, o client.Object, field string, ke
 			return nil, fmt.Errorf("index %s: %T is no object", field, o)
 		}
 		namespace := object.GetNamespace()
-		if field == Front || field == SlicePort {
+		if s.All || field == Front || field == SlicePort {
 			namespace = everywhere
 		}
 		values := keys(object)

@@ -30,19 +30,23 @@ func (i *informers) AddIndexers(indexers toolscache.Indexers) error {
 }
 
 func TestAKeyIsEitherOfANamespaceOrOfAll(t *testing.T) {
-	for field, want := range map[string]string{Service: "games/lobby", Front: "__all_namespaces/lobby", SlicePort: "__all_namespaces/lobby"} {
-		i := &informers{}
-		es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
-		err := Small{Cache: i}.IndexField(t.Context(), es, field, func(o client.Object) []string { return []string{o.GetName()} })
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys, err := i.indexers["field:"+field](es)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{want}, keys); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", field, diff)
+	const namespaced, all = "games/lobby", "__all_namespaces/lobby"
+	for of, want := range map[Small]string{{}: namespaced, {All: true}: all} {
+		for field, want := range map[string]string{Service: want, Front: all, SlicePort: all} {
+			i := &informers{}
+			es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"}}
+			of.Cache = i
+			err := of.IndexField(t.Context(), es, field, func(o client.Object) []string { return []string{o.GetName()} })
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys, err := i.indexers["field:"+field](es)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{want}, keys); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", field, diff)
+			}
 		}
 	}
 }

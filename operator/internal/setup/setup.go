@@ -100,10 +100,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := errors.Join(index.Setup(ctx, small), report.SetupIndexes(ctx, small)); err != nil {
 		return err
 	}
-	if err := udpports.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	if err := gameserver.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	everywhere := index.Small{Cache: mgr.GetCache(), All: true}
+	if err := errors.Join(udpports.SetupIndexes(ctx, everywhere), gameserver.SetupIndexes(ctx, everywhere)); err != nil {
 		return err
 	}
 	if err := copies.SetupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
