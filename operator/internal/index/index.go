@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +37,7 @@ const (
 	Players = "spec.wake.players"
 	// SliceService finds slices by the user's Service that they belong to.
 	SliceService = "dormouse.private-service"
-	// SlicePort finds Dormouse's slices by a port in them.
+	// SlicePort finds Dormouse's slices by a port in them, and its neighbors: ask PortInSlice.
 	SlicePort = "dormouse.port"
 )
 
@@ -68,27 +67,13 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		{&discoveryv1.EndpointSlice{}, SliceService, func(o client.Object) []string {
 			return []string{o.GetLabels()[wellknown.PrivateServiceLabel]}
 		}},
-		{&discoveryv1.EndpointSlice{}, SlicePort, slicePorts},
+		{&discoveryv1.EndpointSlice{}, SlicePort, slicePortKeys},
 	} {
 		if err := indexer.IndexField(ctx, i.object, i.key, i.fn); err != nil {
 			return fmt.Errorf("add the index %s: %w", i.key, err)
 		}
 	}
 	return nil
-}
-
-// slicePorts are the ports in one of Dormouse's slices.
-func slicePorts(o client.Object) []string {
-	if o.GetLabels()[discoveryv1.LabelManagedBy] != wellknown.ManagedBy {
-		return nil
-	}
-	var ports []string
-	for _, p := range o.(*discoveryv1.EndpointSlice).Ports {
-		if p.Port != nil {
-			ports = append(ports, strconv.Itoa(int(*p.Port)))
-		}
-	}
-	return ports
 }
 
 // FrontOf is the Service that an ElasticService wants to share.

@@ -2,12 +2,9 @@ package resolverports
 
 import (
 	"context"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/index"
@@ -35,9 +32,8 @@ func (a *Allocator) learnAll(ctx context.Context) {
 
 // InSlice reports whether a port is in one of the slices of Dormouse, though it has no known owner.
 func (a *Allocator) InSlice(ctx context.Context, port int32) bool {
-	var list discoveryv1.EndpointSliceList
-	err := a.cached.List(ctx, &list, client.MatchingFields{index.SlicePort: strconv.Itoa(int(port))}, client.Limit(1))
-	return err != nil || len(list.Items) > 0
+	in, err := index.PortInSlice(ctx, a.cached, port)
+	return err != nil || in
 }
 
 // OfFront is the owner of a front's resolver port, which many ElasticServices share.
