@@ -28,6 +28,7 @@ var (
 	lists      Pool[[]string]
 	texts      Pool[string]
 	families   Pool[[]corev1.IPFamily]
+	requests   Pool[*v1alpha1.AsleepRequests]
 
 	names           Pool[*string]
 	protocols       Pool[*corev1.Protocol]
@@ -122,6 +123,9 @@ func elasticStatus(name, service string, s *v1alpha1.ElasticServiceStatus) {
 		p := &s.Ports[i]
 		p.Name, p.Protocol, p.Readiness = word(p.Name), word(p.Protocol), word(p.Readiness)
 	}
+	if r := s.AsleepRequests; r != nil {
+		s.AsleepRequests = requests.One(fmt.Sprint(r.Replicas, r.CPU.MilliValue(), r.Memory.Value()), r)
+	}
 	if t := s.AsleepTarget; t != nil {
 		t.ScaleTargetRef = scaleTarget(name, service, t.ScaleTargetRef)
 	}
@@ -178,6 +182,7 @@ func Pod(pod *corev1.Pod) {
 // Service makes the metadata of a Service small, and its words.
 func Service(s *corev1.Service) {
 	metadata(&s.ObjectMeta)
+	s.Labels = equal(s.Labels) // mostly the selector
 	spec := &s.Spec
 	spec.Type, spec.SessionAffinity, spec.ExternalTrafficPolicy = word(spec.Type), word(spec.SessionAffinity), word(spec.ExternalTrafficPolicy)
 	spec.InternalTrafficPolicy, spec.IPFamilyPolicy = pointer(&trafficPolicies, spec.InternalTrafficPolicy), pointer(&familyPolicies, spec.IPFamilyPolicy)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,12 +98,19 @@ func TestElasticServicesShareWhatIsEqual(t *testing.T) {
 				Service: name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 				SleepAfter: &metav1.Duration{Duration: 1 + more},
 			},
+			Status: v1alpha1.ElasticServiceStatus{AsleepRequests: &v1alpha1.AsleepRequests{Replicas: 1, CPU: resource.MustParse("100m"), Memory: resource.MustParse("64Mi")}},
 		}
 	}
 	first, second := slimmed(t, ElasticService, one("lobby", 0)), slimmed(t, ElasticService, one("arena", 0))
 	if first.Spec.SleepAfter != second.Spec.SleepAfter {
 		t.Error("each has a spec of its own")
 	}
+	if first.Status.AsleepRequests != second.Status.AsleepRequests {
+		t.Error("each has requests of its own")
+	}
+	large := one("large", 0)
+	large.Status.AsleepRequests.CPU = resource.MustParse("100.5m")
+	slimmed(t, ElasticService, large)
 	slimmed(t, ElasticService, one("slow", 1))
 }
 
@@ -131,7 +139,7 @@ func TestEndpointSlicesShareResolvers(t *testing.T) {
 
 func TestServicesShareWhatIsEqual(t *testing.T) {
 	one := func(name string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name}, Spec: corev1.ServiceSpec{
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name, Labels: map[string]string{"app": "lobby"}}, Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": "lobby"}, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
 		}}
 	}
@@ -139,6 +147,9 @@ func TestServicesShareWhatIsEqual(t *testing.T) {
 	first, second := slimmed(t, transform, one("lobby")), slimmed(t, transform, one("lobby-dormouse"))
 	if reflect.ValueOf(first.Spec.Selector).Pointer() != reflect.ValueOf(second.Spec.Selector).Pointer() {
 		t.Error("each has a selector of its own")
+	}
+	if reflect.ValueOf(first.Labels).Pointer() != reflect.ValueOf(first.Spec.Selector).Pointer() {
+		t.Error("it has equal labels of its own")
 	}
 	if &first.Spec.IPFamilies[0] != &second.Spec.IPFamilies[0] || first.Spec.InternalTrafficPolicy != second.Spec.InternalTrafficPolicy {
 		t.Error("each has words of its own")

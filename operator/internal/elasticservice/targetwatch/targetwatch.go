@@ -18,6 +18,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/kindwatch"
+	"dormouse.dev/dormouse/operator/internal/slim"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -42,7 +43,7 @@ func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Watch, error) {
 	kinds, err := kindwatch.New(mgr, "targets", kindwatch.Options{
 		Namespaces: namespaces,
 		Scalable:   true,
-		Transform:  slim,
+		Transform:  versions,
 		Differ:     differ,
 		Most:       maxKinds,
 		Usual:      usual,
@@ -107,14 +108,15 @@ func kindOf(o client.Object) (kind schema.GroupVersionKind, ok bool) {
 	return schema.FromAPIVersionAndKind(es.Spec.ScaleTargetRef.APIVersion, es.Spec.ScaleTargetRef.Kind), true
 }
 
-// slim keeps of a target what tells its versions apart.
-func slim(o any) (any, error) {
+// versions keeps of a target what tells its versions apart.
+func versions(o any) (any, error) {
 	is, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return o, nil
 	}
-	return &metav1.PartialObjectMetadata{TypeMeta: is.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Namespace: is.Namespace, Name: is.Name, UID: is.UID, ResourceVersion: is.ResourceVersion, Generation: is.Generation,
+	kind := metav1.TypeMeta{Kind: slim.String(is.Kind), APIVersion: slim.String(is.APIVersion)}
+	return &metav1.PartialObjectMetadata{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{
+		Namespace: slim.String(is.Namespace), Name: is.Name, UID: is.UID, ResourceVersion: is.ResourceVersion, Generation: is.Generation,
 	}}, nil
 }
 

@@ -49,7 +49,7 @@ func TestOnlyVersionsAreKept(t *testing.T) {
 			Annotations: map[string]string{"a": "b"}, Labels: map[string]string{"c": "d"},
 		},
 	}
-	kept, err := slim(o)
+	kept, err := versions(o)
 	is, ok := kept.(*metav1.PartialObjectMetadata)
 	if err != nil || !ok || is.Annotations != nil || is.Labels != nil || is.Kind != "Rollout" || differ(is, o) || is.ResourceVersion != "7" || is.Name != "lobby" {
 		t.Errorf("kept is %+v: %v", kept, err)
