@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"strings"
@@ -85,14 +86,23 @@ const (
 
 // conditionTexts are the conditions of an ElasticService that sleeps, with their messages.
 var conditionTexts = [][2]string{
-	{"TargetFound", "Deployment @name can be scaled."}, {"EndpointsInSync", "New clients go to the resolver."}, {"TriggersHealthy", "The spec has no triggers."},
-	{"PlayersKnown", "The spec doesn't ask for players."}, {"IdleSignal", "Dormouse can tell whether the service is idle."},
-	{"DirectGated", "Clients connect to a pod only once its readiness probe succeeds."}, {"DrainSafe", "The target has no Servers, which alone are drained."},
-	{"UDPSessionsKept", "The Service has no UDP port."}, {"SourceIPPreserved", "The spec asks for nothing that goes by addresses."},
-	{"TrafficPolicyUnsupported", "The Service's traffic policies work with this handoff."}, {"ServerUp", "No server is wanted while the service sleeps."},
-	{"FrontReady", "The spec has no front."}, {"WakePlayersKnown", "The spec names no list of players."}, {"AutoscalerReady", "The spec names no autoscaler."},
+	{"TargetFound", "Deployment @name can be scaled."},
+	{"EndpointsInSync", "New clients go to the resolver."},
+	{"TriggersHealthy", "The spec has no triggers."},
+	{"PlayersKnown", "The spec doesn't ask for players."},
+	{"IdleSignal", "Dormouse can tell whether the service is idle."},
+	{"DirectGated", "Clients connect to a pod only once its readiness probe succeeds."},
+	{"DrainSafe", "The target has no Servers, which alone are drained."},
+	{"UDPSessionsKept", "The Service has no UDP port."},
+	{"SourceIPPreserved", "The spec asks for nothing that goes by addresses."},
+	{"TrafficPolicyUnsupported", "The Service's traffic policies work with this handoff."},
+	{"ServerUp", "No server is wanted while the service sleeps."},
+	{"FrontReady", "The spec has no front."},
+	{"WakePlayersKnown", "The spec names no list of players."},
+	{"AutoscalerReady", "The spec names no autoscaler."},
 	{"AwakeWindowsValid", "Neither the spec nor an annotation keeps the service awake."},
-	{"WakeGroupValid", "The spec names nothing that is woken with the service, and nothing that isn't asleep names it."}, {"Ready", "The service sleeps and wakes as asked."},
+	{"WakeGroupValid", "The spec names nothing that is woken with the service, and nothing that isn't asleep names it."},
+	{"Ready", "The service sleeps and wakes as asked."},
 }
 
 // decoded is the object of a text with a number.
@@ -124,9 +134,7 @@ type kindIndexers struct {
 }
 
 func (i kindIndexers) AddIndexers(more toolscache.Indexers) error {
-	for name, keys := range more {
-		i.all[name] = keys
-	}
+	maps.Copy(i.all, more)
 	return nil
 }
 
