@@ -132,3 +132,6 @@ func (r *Reconciler) atStart() handler.EventHandler {
 		}
 	}}
 }
+
+// Backlog is how many passes nobody waits for and haven't ended.
+func (r *Reconciler) Backlog() int { return r.backlog.Len() }

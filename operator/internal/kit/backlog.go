@@ -54,6 +54,13 @@ func (b *Backlog) Add(requests ...reconcile.Request) {
 	b.next()
 }
 
+// Len is how many passes were asked for and haven't ended.
+func (b *Backlog) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting) + len(b.taken)
+}
+
 // Begin is called when a pass of an object begins, and what it returns when the pass has ended.
 // A pass for another reason does for one that was asked for here. One that is to come again before it does
 // anything hasn't ended.

@@ -82,6 +82,32 @@ func TestEachOfABacklogHasOnePass(t *testing.T) {
 	}
 }
 
+// What is to come counts until its pass has ended, and one that had its pass for another reason no more.
+func TestTheLengthOfABacklogIsThatOfPassesToEnd(t *testing.T) {
+	t.Parallel()
+	b, q := startedBacklog(t, 2)
+	b.Add(requestOf("a"), requestOf("b"), requestOf("c"), requestOf("d"))
+	want := func(when string, n int) {
+		t.Helper()
+		if got := b.Len(); got != n {
+			t.Errorf("%s its length is %d, want %d", when, got, n)
+		}
+	}
+	want("at first", 4)
+	r, _ := q.Get()
+	end := b.Begin(r)
+	want("during a pass", 4)
+	end()
+	q.Done(r)
+	want("after a pass", 3)
+	b.Begin(requestOf("d"))()
+	want("after a pass for another reason", 2)
+	for q.Len() > 0 {
+		pass(b, q)
+	}
+	want("in the end", 0)
+}
+
 // What is added before the controller starts waits for it.
 func TestABacklogWaitsForItsController(t *testing.T) {
 	t.Parallel()

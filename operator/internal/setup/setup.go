@@ -449,6 +449,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	if err := r.Setup(mgr, changed); err != nil {
 		return err
 	}
+	metrics.RegisterBacklog(ctrlmetrics.Registry, "elasticservice", r.Backlog)
 	f := &fronts.Reconciler{Client: mgr.GetClient(), Resolvers: pods, Ports: ports, Reporter: reporter}
 	return f.Setup(mgr)
 }

@@ -51,6 +51,7 @@ func gather(ctx context.Context) (prometheus.Gatherer, error) {
 		metrics.NewTriggers(registry)
 		metrics.RegisterPrices(registry, savings.Prices{})
 		metrics.RegisterTargets(registry, func() map[kindwatch.State]int { return nil })
+		metrics.RegisterBacklog(registry, "", func() int { return 0 })
 		metrics.NewReports(registry)
 		metrics.NewEvictions(registry)
 		metrics.NewAutoscalers(registry)
