@@ -40,9 +40,14 @@ func End(process *exec.Cmd, ended <-chan error, what string) error {
 
 // Until asks ten times a second whether something is so.
 func Until(ctx context.Context, within time.Duration, what string, ok func() (bool, error)) error {
+	return UntilEvery(ctx, 100*time.Millisecond, within, what, ok)
+}
+
+// UntilEvery asks, so often, whether something is so.
+func UntilEvery(ctx context.Context, every, within time.Duration, what string, ok func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		if is, err := ok(); is || err != nil {
