@@ -53,10 +53,12 @@ func AutoscalerOf(ctx context.Context, cached client.Reader, namespace, kind, na
 }
 
 // olderObject reports whether a is older than b. Ties within a second are broken, too.
-func olderObject(a, b client.Object) bool {
-	x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	if !x.Equal(&y) {
-		return x.Before(&y)
+func olderObject(a, b client.Object) bool { return byAge(a, b) < 0 }
+
+// byAge orders objects, the oldest first.
+func byAge[T client.Object](a, b T) int {
+	if order := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); order != 0 {
+		return order
 	}
-	return a.GetUID() < b.GetUID()
+	return cmp.Compare(a.GetUID(), b.GetUID())
 }

@@ -69,12 +69,12 @@ func OlderThan(a, b *v1alpha1.ElasticService) bool {
 	return olderObject(a, b)
 }
 
-// SortByAge sorts by age, the oldest first.
-func SortByAge(items []v1alpha1.ElasticService) {
-	slices.SortFunc(items, func(a, b v1alpha1.ElasticService) int {
-		if OlderThan(&a, &b) {
-			return -1
-		}
-		return 1
-	})
+// ByAge are a list's ElasticServices, the oldest first.
+func ByAge(items []v1alpha1.ElasticService) []*v1alpha1.ElasticService {
+	sorted := make([]*v1alpha1.ElasticService, len(items))
+	for i := range items {
+		sorted[i] = &items[i]
+	}
+	slices.SortFunc(sorted, byAge[*v1alpha1.ElasticService])
+	return sorted
 }

@@ -16,11 +16,11 @@ func (a *Allocator) LearnOnce(ctx context.Context) { a.learnt.Do(func() { a.lear
 
 func (a *Allocator) learnAll(ctx context.Context) {
 	var list v1alpha1.ElasticServiceList
-	if err := a.cached.List(ctx, &list); err != nil {
+	// They are only read.
+	if err := a.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache has stopped, and so has the operator
 	}
-	index.SortByAge(list.Items)
-	for _, es := range list.Items {
+	for _, es := range index.ByAge(list.Items) {
 		for _, p := range es.Status.Ports {
 			a.Learn(p.ResolverPort, Owner{es.Namespace, es.UID, p.Name, p.Protocol.Transport()})
 		}
