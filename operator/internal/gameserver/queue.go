@@ -15,14 +15,15 @@ import (
 
 // learnPorts fills the picker from the existing Pods.
 func (r *Reconciler) learnPorts(ctx context.Context) {
+	// They and their Pods are only read.
 	var servers v1alpha1.ServerList
-	if err := r.Client.List(ctx, &servers); err != nil {
+	if err := r.Client.List(ctx, &servers, client.UnsafeDisableDeepCopy); err != nil {
 		return // only when the cache has stopped, and so has the operator
 	}
 	for i := range servers.Items {
 		s := &servers.Items[i]
 		pod := &corev1.Pod{}
-		if hostports.Picks(s) && r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod) == nil && metav1.IsControlledBy(pod, s) {
+		if hostports.Picks(s) && r.Client.Get(ctx, client.ObjectKeyFromObject(s), pod, client.UnsafeDisableDeepCopy) == nil && metav1.IsControlledBy(pod, s) {
 			r.picker.Hold(s.UID, hostports.Of(s, pod))
 		}
 	}

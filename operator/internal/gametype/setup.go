@@ -55,7 +55,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 // namesake asks for a pass of the GameType that has an object's name.
 func (r *Reconciler) namesake(ctx context.Context, o client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(o)
-	if r.Client.Get(ctx, key, &v1alpha1.GameType{}) != nil {
+	if r.Client.Get(ctx, key, &v1alpha1.GameType{}, client.UnsafeDisableDeepCopy) != nil {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: key}}
