@@ -104,6 +104,8 @@ type Reconciler struct {
 	learn   sync.Once
 	looks   *lastlook.Looks
 	emptied emptied
+	// backlog has the first passes that nobody waits for.
+	backlog *kit.Backlog
 	// used are the Pods, by the UIDs of their Servers, whose disks say since when they are used.
 	used sync.Map
 	// again brings Servers: those that wait for a host port when one comes free, and those whose
@@ -126,6 +128,7 @@ func (r *Reconciler) Init() {
 	r.made = pending.NewRecent(planner.CacheLag)
 	r.missing = &absences{first: map[string]time.Time{}}
 	r.again = make(chan types.NamespacedName, 1024)
+	r.backlog = kit.NewBacklog(maxBacklog)
 	if r.Now == nil {
 		r.Now = time.Now
 	}
@@ -136,6 +139,7 @@ func (r *Reconciler) Init() {
 
 // Reconcile brings one Server to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+	defer r.backlog.Begin(req)()
 	r.learn.Do(func() { r.learnPorts(ctx) })
 	if r.Allocations != nil {
 		if err := r.Allocations.WaitSynced(ctx); err != nil {

@@ -97,9 +97,18 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("server").
-		For(&v1alpha1.Server{}).
+		WithEventFilter(firstPasses()).
+		For(&v1alpha1.Server{}, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+		})).
+		Watches(&v1alpha1.Server{}, r.atStart(), builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList },
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+			DeleteFunc: func(event.DeleteEvent) bool { return false },
+		})).
+		WatchesRawSource(r.backlog.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(byPod)).
+		Watches(&corev1.Pod{}, r.podChanges()).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.byNode), builder.WithPredicates(nodeChanged())).
 		Watches(&policyv1.PodDisruptionBudget{}, handler.EnqueueRequestsFromMapFunc(r.byGuard), builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(event.CreateEvent) bool { return false },
@@ -144,7 +153,8 @@ func byPod(_ context.Context, o client.Object) []reconcile.Request {
 
 func (r *Reconciler) byNode(ctx context.Context, o client.Object) []reconcile.Request {
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.MatchingFields{indexNode: o.GetName()}); err != nil {
+	// They are only read.
+	if err := r.Client.List(ctx, &pods, client.MatchingFields{indexNode: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // only when the cache has stopped, and so has the operator
 	}
 	requests := make([]reconcile.Request, 0, len(pods.Items))

@@ -471,7 +471,11 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 		NodeLostAfter:   o.NodeLostAfter,
 	}
 	held.guard(mgr, r)
-	return r, r.Setup(mgr)
+	if err := r.Setup(mgr); err != nil {
+		return nil, err
+	}
+	metrics.RegisterBacklog(ctrlmetrics.Registry, "server", r.Backlog)
+	return r, nil
 }
 
 func setupFleets(ctx context.Context, mgr ctrl.Manager, allocations fleet.Allocations, reporter *errortracking.Reporter) error {
