@@ -70,8 +70,8 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	} else if err := r.observeLeftovers(ctx, now, es, made(&m.leftovers), &o); err != nil {
 		return o, err
 	}
-	o.Scale = r.observeScale(ctx, ref, &m.scale)
 	asleep := es.Status.Phase == v1alpha1.PhaseAsleep
+	o.Scale = r.observeScale(ctx, ref, asleep, &m.scale)
 	if o.Scale.Err == nil && o.Scale.Replicas == 0 && asleep {
 		r.observeZero(ctx, es, m, &o)
 	}

@@ -165,7 +165,7 @@ func (r *Reconciler) observeZero(ctx context.Context, es *v1alpha1.ElasticServic
 	}
 	if len(there) > 0 {
 		m.scale.of = version{}
-		o.Scale = r.observeScale(ctx, target.Of(es), &m.scale)
+		o.Scale = r.observeScale(ctx, target.Of(es), true, &m.scale)
 	}
 }
 

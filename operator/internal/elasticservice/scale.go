@@ -42,28 +42,39 @@ type scaleState struct {
 	scale planner.Scale
 	// read is when scale was read.
 	read time.Time
+	// scaleOnly is set once the target's scale could not be read though the target could: the next
+	// pass finds out why.
+	scaleOnly bool
 	// template is the version of scale.readiness.
 	template     version
 	templateRead time.Time
 }
 
 // observeScale reads the target's scale, unless the watch shows that its spec is the one that
-// was read last: so a pass over thousands of services asks nothing.
-func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, m *scaleState) planner.Scale {
+// was read last: so a pass over thousands of services asks nothing. A new leader's first answer about
+// one that sleeps may be as old as what the watch has shown, which later passes believe, too: the API
+// server needn't ask its store ten thousand times.
+func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bool, m *scaleState) planner.Scale {
 	// A scale that is read after the watch's version is of that version or a later one.
-	v := version{ref: ref}
-	v.uid, v.generation = r.Targets.Generation(ctx, ref)
+	v, how := version{ref: ref}, target.Look{Scale: m.scaleOnly}
+	v.uid, v.generation, how.NotOlder = r.Targets.Generation(ctx, ref)
+	if !asleep || !m.read.IsZero() {
+		how.NotOlder = ""
+	}
 	now := r.Now()
 	// A Fleet that has just been made gets its selector a little later.
 	unselected := m.scale.Selector == "" && (ref.HasServers() || now.Sub(m.read) >= selectorRead)
 	if v.generation == 0 || m.of != v || unselected {
-		scale, err := r.Scaler.Get(ctx, ref)
+		is, err := r.Scaler.See(ctx, ref, how)
 		if err != nil {
 			m.of = version{}
 			return planner.Scale{Err: err}
 		}
-		m.of, m.read = v, now
-		m.scale.Replicas, m.scale.Selector = scale.Spec.Replicas, scale.Status.Selector
+		m.of, m.read, m.scaleOnly = v, now, false
+		m.scale.Replicas, m.scale.Selector = is.Replicas, is.Selector
+		if is.Probed != nil {
+			m.learnProbe(now, v, *is.Probed)
+		}
 	}
 	sure := m.scale.Readiness != "" && v.generation != 0
 	if m.template != v || !sure && now.Sub(m.templateRead) > unwatchedRead {
@@ -77,21 +88,27 @@ func (r *Reconciler) observeTemplate(ctx context.Context, v version, m *scaleSta
 	if m.template.ref != v.ref {
 		m.scale.Readiness = ""
 	}
-	probed, err := r.Scaler.HasReadinessProbe(ctx, v.ref)
-	switch {
-	case err != nil: // the previous value is the best there is
-	case probed:
-		m.scale.Readiness = v1alpha1.PodReadinessProbe
-	default:
-		m.scale.Readiness = v1alpha1.PodReadinessConnect
+	if probed, err := r.Scaler.HasReadinessProbe(ctx, v.ref); err == nil {
+		m.learnProbe(r.Now(), v, probed)
+		return
 	}
-	m.template, m.templateRead = v, r.Now()
+	m.template, m.templateRead = v, r.Now() // the previous value is the best there is
+}
+
+// learnProbe takes in whether the target's pods have a readiness probe.
+func (m *scaleState) learnProbe(now time.Time, v version, probed bool) {
+	m.scale.Readiness = v1alpha1.PodReadinessConnect
+	if probed {
+		m.scale.Readiness = v1alpha1.PodReadinessProbe
+	}
+	m.template, m.templateRead = v, now
 }
 
 // Targets tells when targets' specs change; it is a targetwatch.Watch.
 type Targets interface {
-	// Generation is that of a target's spec, or 0 where the target isn't watched.
-	Generation(ctx context.Context, ref target.Ref) (types.UID, int64)
+	// Generation is that of a target's spec, or 0 where the target isn't watched, and the
+	// resourceVersion that the watch has shown.
+	Generation(ctx context.Context, ref target.Ref) (uid types.UID, generation int64, resourceVersion string)
 	// Source has changes handled.
 	Source(handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source
 }

@@ -3,15 +3,18 @@ package elasticservice
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,22 +32,28 @@ type watchedAt struct {
 	generation int64
 }
 
-func (w *watchedAt) Generation(context.Context, target.Ref) (types.UID, int64) {
-	return "u", w.generation
+func (w *watchedAt) Generation(context.Context, target.Ref) (types.UID, int64, string) {
+	return "u", w.generation, "41"
 }
 
 // scaleReads is an API server that counts how often it is asked for a scale, and has one with a
-// selector or without.
+// selector or without. Of a target itself it notes as of which resourceVersion it is asked.
 type scaleReads struct {
 	client.Client
 	selector string
 	reads    int
+	gets     []string
+	// failed is its answer to who asks for a target; nil: the target.
+	failed error
+	// scaleFailed is its answer to who asks for a scale; nil: the scale.
+	scaleFailed error
 }
 
 func (s *scaleReads) IsObjectNamespaced(runtime.Object) (bool, error) { return true, nil }
 
-func (s *scaleReads) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return nil
+func (s *scaleReads) Get(_ context.Context, _ client.ObjectKey, _ client.Object, opts ...client.GetOption) error {
+	s.gets = append(s.gets, "as of "+(&client.GetOptions{}).ApplyOptions(opts).AsGetOptions().ResourceVersion)
+	return s.failed
 }
 
 func (s *scaleReads) SubResource(string) client.SubResourceClient { return scaleClient{scaleReads: s} }
@@ -56,6 +65,9 @@ type scaleClient struct {
 
 func (c scaleClient) Get(_ context.Context, _, into client.Object, _ ...client.SubResourceGetOption) error {
 	c.reads++
+	if c.scaleFailed != nil {
+		return c.scaleFailed
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&autoscalingv1.Scale{Status: autoscalingv1.ScaleStatus{Selector: c.selector}})
 	if u, ok := into.(*unstructured.Unstructured); ok && err == nil {
 		u.Object = content
@@ -93,7 +105,7 @@ func TestAScaleIsReadWhenItsTargetChanges(t *testing.T) {
 				if i == 3 && c.generation > 0 {
 					targets.generation++
 				}
-				if scale := r.observeScale(t.Context(), target.Of(es), &m); scale.Err != nil {
+				if scale := r.observeScale(t.Context(), target.Of(es), true, &m); scale.Err != nil {
 					t.Fatal(scale.Err)
 				}
 				got[i] = api.reads
@@ -102,6 +114,93 @@ func TestAScaleIsReadWhenItsTargetChanges(t *testing.T) {
 				t.Errorf("%s: it was read %v times, want %v", name, got, c.want)
 			}
 		})
+	}
+}
+
+// deployment is a pass over a Deployment's scale.
+func deployment(t *testing.T, r *Reconciler, m *scaleState) func(asleep bool) planner.Scale {
+	t.Helper()
+	return func(asleep bool) planner.Scale {
+		return r.observeScale(t.Context(), target.Of(fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))), asleep, m)
+	}
+}
+
+// A new leader's first passes over ten thousand sleeping Deployments make one call each, which the API
+// server answers from memory; where more depends on the answer, it is as of the call.
+func TestADeploymentIsReadInOneCall(t *testing.T) {
+	t.Parallel()
+	api, targets, m := &scaleReads{}, &watchedAt{generation: 3}, scaleState{}
+	see := deployment(t, &Reconciler{Scaler: target.NewScaler(api), Targets: targets, Now: time.Now}, &m)
+	want := func(what string, gets ...string) {
+		t.Helper()
+		if !slices.Equal(api.gets, gets) || api.reads > 0 {
+			t.Errorf("%s it was read %q, and %d times by its scale, want %q", what, api.gets, api.reads, gets)
+		}
+		api.gets = nil
+	}
+	if scale := see(true); scale.Err != nil || scale.Replicas != 1 || scale.Readiness != v1alpha1.PodReadinessConnect {
+		t.Errorf("seen is %+v", scale)
+	}
+	want("when first seen", "as of 41")
+	m.scale.Selector = "app=lobby" // it has none here
+	see(true)
+	want("when nothing changed")
+	targets.generation++
+	see(true)
+	want("after a change", "as of ")
+	m.scale.Selector = "app=lobby"
+	m.of = version{}
+	see(true)
+	want("after a write", "as of ")
+	m = scaleState{}
+	see(false)
+	want("when first seen awake", "as of ")
+	m, targets.generation = scaleState{}, 0
+	see(true)
+	see(true)
+	want("while it isn't watched", "as of 41", "as of ")
+}
+
+// What one pass can't read the next one does.
+func TestADeploymentWhoseFirstReadFailsIsReadAgain(t *testing.T) {
+	t.Parallel()
+	api, m := &scaleReads{failed: errors.New("the API server is gone")}, scaleState{}
+	see := deployment(t, &Reconciler{Scaler: target.NewScaler(api), Targets: &watchedAt{generation: 3}, Now: time.Now}, &m)
+	if scale := see(true); scale.Err == nil {
+		t.Error("nothing is said of it")
+	}
+	api.failed = nil
+	if scale := see(true); scale.Err != nil || len(api.gets) != 2 {
+		t.Errorf("after %d reads: %v", len(api.gets), scale.Err)
+	}
+}
+
+// Who takes the right to scales away, and leaves that to Deployments, is told once the service should
+// sleep.
+func TestAScaleThatMayNotBeReadIsSaidThoughItsDeploymentMayBe(t *testing.T) {
+	t.Parallel()
+	lobby := fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(0))
+	api := &scaleReads{scaleFailed: apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments/scale"}, "lobby", errors.New("no rule"))}
+	r := &Reconciler{Scaler: target.NewScaler(api), Targets: &watchedAt{generation: 3}, Now: time.Now}
+	p := &pass{original: lobby, es: lobby, state: &state{}}
+	see := deployment(t, r, &p.state.scale)
+	if scale := see(false); scale.Err != nil {
+		t.Fatal(scale.Err)
+	}
+	if _, err := r.commitSleep(t.Context(), p); !errors.Is(err, target.ErrForbidden) {
+		t.Errorf("the sleep ends with %v", err)
+	}
+	for range 2 {
+		if scale := see(false); !errors.Is(scale.Err, target.ErrForbidden) {
+			t.Errorf("the next pass finds %+v, want that the scale may not be read", scale)
+		}
+	}
+	api.scaleFailed = nil
+	if scale := see(false); scale.Err != nil {
+		t.Errorf("once it may be read: %v", scale.Err)
+	}
+	if see(false); p.state.scale.scaleOnly {
+		t.Error("it is read by its scale for ever")
 	}
 }
 

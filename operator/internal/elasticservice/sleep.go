@@ -32,6 +32,8 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	es, o := pass.es, pass.observed
 	scale, err := r.Scaler.Get(ctx, target.Of(es))
 	if err != nil {
+		// The next pass says what is wrong, though the target itself may be read.
+		pass.state.scale.of, pass.state.scale.scaleOnly = version{}, true
 		return reconcile.Result{}, err
 	}
 	if idle, wait, err := r.confirmIdle(ctx, es, o); err != nil || !idle {

@@ -246,7 +246,7 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 	}
 	wanted, has, _ := unstructured.NestedInt64(is.Object, "spec", "replicas")
 	pods, _, _ := unstructured.NestedInt64(is.Object, "status", "replicas")
-	if Same(o.ref.ScaleTargetRef, q.ref.ScaleTargetRef) {
+	if Same(o.ref.ScaleTargetRef, q.ref.ScaleTargetRef) && !o.ref.isWorkload() {
 		// It may have its number of replicas anywhere.
 		scale, err := q.scaler.Get(ctx, q.ref)
 		if err != nil {

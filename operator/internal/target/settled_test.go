@@ -36,6 +36,8 @@ type woken struct {
 	forbidden string
 	// read is done each time that an object has been read.
 	read func(c client.Client, o client.Object)
+	// scales is how often a scale was read.
+	scales int
 }
 
 func owned(name string, generation int64, by ...metav1.OwnerReference) metav1.ObjectMeta {
@@ -88,6 +90,7 @@ func (w *woken) scaler(t *testing.T) *Scaler {
 			return err
 		},
 		SubResourceGet: func(ctx context.Context, c client.Client, _ string, o, s client.Object, _ ...client.SubResourceGetOption) error {
+			w.scales++
 			d := &appsv1.Deployment{}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), d); err != nil {
 				return err
@@ -188,6 +191,9 @@ func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {
 			}
 			ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "lobby"}, "games"}
 			got := w.scaler(t).Settled(t.Context(), ref, []PodKey{{"lobby-1-a", "lobby-1-a-uid"}})
+			if w.scales > 0 {
+				t.Errorf("the scale of a Deployment, which says it itself, was read %d times", w.scales)
+			}
 			stay, waits := got.Stay, got.Waits
 			var want []types.UID
 			if c.stays {
@@ -234,7 +240,6 @@ func TestAStatefulSetsPodStaysByItsNumber(t *testing.T) {
 		pods = append(pods, PodKey{name, types.UID(name + "-uid")})
 	}
 	ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lobby"}, "games"}
-	w.deployment.Spec.Replicas = new(int32(2)) // whose scale stands for it
 	got := w.scaler(t).Settled(t.Context(), ref, pods)
 	if want := []types.UID{"lobby-3-uid", "lobby-4-uid"}; !slices.Equal(got.Stay, want) || got.Waits != nil {
 		t.Errorf("%+v; want %v to stay", got, want)

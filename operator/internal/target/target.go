@@ -76,9 +76,9 @@ func (s *Scaler) scale(ref Ref) (object, scale *unstructured.Unstructured, err e
 }
 
 // read reads an object itself.
-func (s *Scaler) read(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+func (s *Scaler) read(ctx context.Context, ref Ref, opts ...client.GetOption) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
-	return u, s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u)
+	return u, s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u, opts...)
 }
 
 // Get reads the scale.
@@ -206,13 +206,7 @@ func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
 		return false, explain(ref, "read", err)
 	}
-	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
-	for _, c := range containers {
-		if m, ok := c.(map[string]any); ok && m["readinessProbe"] != nil {
-			return true, nil
-		}
-	}
-	return false, nil
+	return hasProbe(u), nil
 }
 
 // Same reports whether two references name the same object, whatever version of its kind they

@@ -65,27 +65,27 @@ func (w *Watch) Source(handle func(context.Context, kindwatch.Change, kindwatch.
 // Count is how many kinds are in each state.
 func (w *Watch) Count() map[kindwatch.State]int { return w.kinds.Count() }
 
-// Generation is what is known of a target: its UID, and its spec's generation or a later one; 0
-// where the target isn't there, or isn't watched.
-func (w *Watch) Generation(ctx context.Context, ref target.Ref) (types.UID, int64) {
+// Generation is what is known of a target: its UID, its spec's generation or a later one, and the
+// resourceVersion that it has at least; 0 where the target isn't there, or isn't watched.
+func (w *Watch) Generation(ctx context.Context, ref target.Ref) (uid types.UID, generation int64, resourceVersion string) {
 	if w == nil {
-		return "", 0
+		return "", 0, ""
 	}
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.HasServers() {
 		o := own(ref.Kind)
 		// It is only read.
 		if err := w.cached.Get(ctx, key, o, client.UnsafeDisableDeepCopy); err != nil {
-			return "", 0
+			return "", 0, ""
 		}
-		return o.GetUID(), o.GetGeneration()
+		return o.GetUID(), o.GetGeneration(), o.GetResourceVersion()
 	}
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if watched, err := w.kinds.Get(ctx, key, o); !watched || err != nil {
-		return "", 0
+		return "", 0, ""
 	}
-	return o.UID, o.Generation
+	return o.UID, o.Generation, o.ResourceVersion
 }
 
 // own is an object of one of Dormouse's own kinds.

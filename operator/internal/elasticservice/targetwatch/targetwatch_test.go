@@ -75,11 +75,11 @@ func TestOwnKindsHaveTheVersionOfTheCache(t *testing.T) {
 	w := &Watch{cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		[]client.Object{&v1alpha1.Fleet{ObjectMeta: meta}, &v1alpha1.Server{ObjectMeta: meta}}...).Build()}
 	for kind, want := range map[string]int64{"Fleet": 5, "Server": 5, "GameType": 0} {
-		if uid, generation := w.Generation(t.Context(), target.Of(named("dormouse.dev/v1alpha1", kind))); generation != want || (uid == "u") != (want > 0) {
+		if uid, generation, _ := w.Generation(t.Context(), target.Of(named("dormouse.dev/v1alpha1", kind))); generation != want || (uid == "u") != (want > 0) {
 			t.Errorf("%s: generation %d of %q, want %d", kind, generation, uid, want)
 		}
 	}
-	if _, generation := w.Generation(t.Context(), target.Of(named("apps/v1", "Deployment"))); generation != 0 {
+	if _, generation, _ := w.Generation(t.Context(), target.Of(named("apps/v1", "Deployment"))); generation != 0 {
 		t.Errorf("a kind that isn't watched has generation %d", generation)
 	}
 }

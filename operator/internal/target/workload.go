@@ -1,0 +1,103 @@
+package target
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Workload is what a target's spec says of its pods.
+type Workload struct {
+	// Replicas are how many it wants, and Selector finds them; empty: it has none, yet.
+	Replicas int32
+	Selector string
+	// Probed is whether they have a readiness probe; nil: HasReadinessProbe tells.
+	Probed *bool
+}
+
+// Look is how a target is read.
+type Look struct {
+	// NotOlder is a resourceVersion as of which the answer may be, which costs the API server less;
+	// empty: it is as of the call.
+	NotOlder string
+	// Scale is set where the answer is to be that of the target's scale.
+	Scale bool
+}
+
+// See reads what a target's spec says, in one call. Deployments and StatefulSets are read themselves.
+// Of other kinds it isn't known where they have their replicas, so that their scale is read as of the
+// call; so it is of those two where the operator may not read them.
+func (s *Scaler) See(ctx context.Context, ref Ref, how Look) (Workload, error) {
+	if ref.isWorkload() && !how.Scale {
+		u, err := s.readNotOlder(ctx, ref, how.NotOlder)
+		if err == nil {
+			return workloadOf(ref, u)
+		}
+		if !apierrors.IsForbidden(err) {
+			return Workload{}, explain(ref, "read", err)
+		}
+	}
+	scale, err := s.Get(ctx, ref)
+	if err != nil {
+		return Workload{}, err
+	}
+	return Workload{Replicas: scale.Spec.Replicas, Selector: scale.Status.Selector}, nil
+}
+
+// isWorkload reports whether the kind is one of which it is known where it has its replicas, its
+// selector and its pods' template.
+func (r Ref) isWorkload() bool {
+	return r.APIVersion == "apps/v1" && (r.Kind == "Deployment" || r.Kind == "StatefulSet")
+}
+
+// readNotOlder reads an object as of a resourceVersion or a later one.
+func (s *Scaler) readNotOlder(ctx context.Context, ref Ref, resourceVersion string) (*unstructured.Unstructured, error) {
+	if resourceVersion != "" {
+		u, err := s.read(ctx, ref, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: resourceVersion}})
+		// Another API server may have shown it to the watch.
+		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+			return u, err
+		}
+	}
+	return s.read(ctx, ref)
+}
+
+// workloadOf is what a Deployment or a StatefulSet says.
+func workloadOf(ref Ref, u *unstructured.Unstructured) (Workload, error) {
+	replicas, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	if !found && err == nil {
+		replicas = 1 // as the API server has it
+	}
+	selector := &metav1.LabelSelector{}
+	if m, _, nested := unstructured.NestedMap(u.Object, "spec", "selector"); nested != nil {
+		err = nested
+	} else if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(m, selector)
+	}
+	if err != nil {
+		return Workload{}, fmt.Errorf("decode %s: %w", ref, err)
+	}
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return Workload{}, fmt.Errorf("decode the selector of %s: %w", ref, err)
+	}
+	probed := hasProbe(u)
+	return Workload{Replicas: int32(replicas), Selector: matches.String(), Probed: &probed}, nil
+}
+
+// hasProbe reports whether an object's pod template has a readiness probe, where the well-known kinds
+// have one.
+func hasProbe(u *unstructured.Unstructured) bool {
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	for _, c := range containers {
+		if m, ok := c.(map[string]any); ok && m["readinessProbe"] != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
+)
+
+var (
+	lobbyLabels   = metav1.LabelSelector{MatchLabels: map[string]string{"app": "lobby", "a": "b"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"game", "beta"}}}}
+	probedLobby   = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "log"}, {Name: "game", ReadinessProbe: &corev1.Probe{}}}}}
+	unprobedLobby = corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game"}}}}
+)
+
+// seenBy is an API server with a Deployment, a StatefulSet and an Arena, and what it was asked.
+type seenBy struct {
+	// refuse is its answer to each read of an object, as of a resourceVersion or as of the call; nil:
+	// the object.
+	refuse func(resourceVersion string) error
+	calls  []string
+}
+
+func (s *seenBy) scaler(t *testing.T) *Scaler {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	arenas := schema.GroupVersion{Group: "example.org", Version: "v1"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		mapper.Add(appsv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	mapper.Add(arenas.WithKind("Arena"), meta.RESTScopeNamespace)
+	at := metav1.ObjectMeta{Namespace: "games", Name: "lobby"}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(
+		&appsv1.Deployment{ObjectMeta: at, Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Selector: &lobbyLabels, Template: probedLobby}},
+		&appsv1.StatefulSet{ObjectMeta: at, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &lobbyLabels, Template: unprobedLobby}},
+	).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			as := (&client.GetOptions{}).ApplyOptions(opts).AsGetOptions().ResourceVersion
+			s.calls = append(s.calls, "get "+as)
+			if s.refuse != nil {
+				if err := s.refuse(as); err != nil {
+					return err
+				}
+			}
+			return c.Get(ctx, key, o)
+		},
+		SubResourceGet: func(_ context.Context, _ client.Client, _ string, _, scale client.Object, _ ...client.SubResourceGetOption) error {
+			s.calls = append(s.calls, "scale")
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&autoscalingv1.Scale{
+				Spec: autoscalingv1.ScaleSpec{Replicas: 7}, Status: autoscalingv1.ScaleStatus{Selector: "app=scale"},
+			})
+			scale.(*unstructured.Unstructured).Object = content
+			return err
+		},
+	}).Build()
+	return NewScaler(c)
+}
+
+// Thousands of targets are read by a new leader, and each wake reads one.
+func TestATargetIsSeenInOneCall(t *testing.T) {
+	t.Parallel()
+	const selector = "a=b,app=lobby,tier in (beta,game)"
+	lobbies := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	forbidden := func(string) error { return apierrors.NewForbidden(lobbies, "lobby", errors.New("no rule")) }
+	byScale := Workload{Replicas: 7, Selector: "app=scale"}
+	for name, c := range map[string]struct {
+		apiVersion, kind string
+		how              Look
+		refuse           func(string) error
+		want             Workload
+		calls            []string
+	}{
+		"a Deployment":  {"apps/v1", "Deployment", Look{}, nil, Workload{3, selector, new(true)}, []string{"get "}},
+		"a StatefulSet": {"apps/v1", "StatefulSet", Look{}, nil, Workload{0, selector, new(false)}, []string{"get "}},
+		"one as of what a watch has shown": {
+			"apps/v1", "Deployment", Look{NotOlder: "41"}, nil, Workload{3, selector, new(true)}, []string{"get 41"},
+		},
+		"one as of what this API server hasn't seen": {
+			"apps/v1", "Deployment", Look{NotOlder: "41"}, func(as string) error {
+				if as == "" {
+					return nil
+				}
+				err := apierrors.NewTimeoutError("Too large resource version: 41, current: 40", 1)
+				err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+				return err
+			}, Workload{3, selector, new(true)}, []string{"get 41", "get "},
+		},
+		"one that may not be read":     {"apps/v1", "Deployment", Look{}, forbidden, byScale, []string{"get ", "scale"}},
+		"one whose scale is asked for": {"apps/v1", "Deployment", Look{Scale: true}, nil, byScale, []string{"scale"}},
+		"any other kind":               {"example.org/v1", "Arena", Look{NotOlder: "41"}, nil, byScale, []string{"scale"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := &seenBy{refuse: c.refuse}
+			got, err := api.scaler(t).See(t.Context(), Ref{v1alpha1.ScaleTargetRef{APIVersion: c.apiVersion, Kind: c.kind, Name: "lobby"}, "games"}, c.how)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("seen (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.calls, api.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An error says the same of a target that is read itself as of its scale.
+func TestATargetThatIsNotThereIsNotAskedForItsScale(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		refuse func(string) error
+		want   error
+		says   string
+	}{
+		"it isn't there": {func(string) error {
+			return apierrors.NewNotFound(schema.GroupResource{Group: "apps", Resource: "deployments"}, "lobby")
+		}, ErrNotFound, "there is no Deployment games/lobby"},
+		"nobody answers": {func(string) error { return context.DeadlineExceeded }, context.DeadlineExceeded, "read the scale of Deployment games/lobby: context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := &seenBy{refuse: c.refuse}
+			_, err := api.scaler(t).See(t.Context(), Ref{v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "lobby"}, "games"}, Look{})
+			if !errors.Is(err, c.want) || err.Error() != c.says || len(api.calls) != 1 {
+				t.Errorf("after %d calls: %v; want %q after one", len(api.calls), err, c.says)
+			}
+		})
+	}
+}
