@@ -93,8 +93,8 @@ type Reconciler struct {
 
 	lookouts *lookout.Lookouts
 	states   kit.States[state]
-	// backlog has the passes that nobody waits for.
-	backlog *kit.Backlog
+	// backlog has the passes that nobody waits for, and firsts the first ones of a new leader.
+	backlog, firsts *kit.Backlog
 	// passes let raises go first.
 	passes raising.Passes
 }
@@ -108,7 +108,7 @@ func (r *Reconciler) Init() {
 		r.WakeScaler = r.Scaler
 	}
 	r.lookouts = lookout.New(r.Notify)
-	r.backlog = kit.NewBacklog(maxBacklog)
+	r.backlog, r.firsts = kit.NewBacklog(maxBacklog), kit.NewBacklog(maxFirsts)
 	r.passes.Raises = r.Raises
 	r.states = kit.States[state]{Dropped: r.dropped}
 	if r.Now == nil {
@@ -138,11 +138,12 @@ type pass struct {
 
 // Reconcile brings one ElasticService to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
-	end := r.backlog.Begin(req)
+	end, endFirst := r.backlog.Begin(req), r.firsts.Begin(req)
 	if again := r.raisesFirst(ctx, req); again > 0 {
 		return reconcile.Result{RequeueAfter: again}, nil // and it keeps its place until then
 	}
 	defer end()
+	defer endFirst()
 	defer func() { result, err = kit.DefaultRetries.Result(result, err) }()
 	r.Ports.LearnOnce(ctx)
 	if r.Allocations != nil {

@@ -22,7 +22,7 @@ func (r *Reconciler) raisesFirst(ctx context.Context, req reconcile.Request) tim
 	return r.passes.Again(req.NamespacedName, func() raising.Work {
 		es := &v1alpha1.ElasticService{}
 		// A pass in turn with all others is one of a few already. The object is only read.
-		if r.backlog.Took(req) || r.Client.Get(ctx, req.NamespacedName, es, client.UnsafeDisableDeepCopy) != nil {
+		if r.backlog.Took(req) || r.firsts.Took(req) || r.Client.Get(ctx, req.NamespacedName, es, client.UnsafeDisableDeepCopy) != nil {
 			return raising.Prompt
 		}
 		return r.workOf(ctx, es)

@@ -25,8 +25,13 @@ import (
 // takes clients until no slice lists it.
 const resolversSettle = 2 * time.Second
 
-// maxBacklog is how many workers are busy at most with passes that nobody waits for.
-const maxBacklog = maxConcurrent / 2
+// maxBacklog is how many workers are busy at most with passes that nobody waits for, and maxFirsts with
+// the first ones of a new leader: nearly all of those change nothing, while a change of resolver pods
+// has to be in all slices.
+const (
+	maxBacklog = maxConcurrent / 2
+	maxFirsts  = 2
+)
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -128,10 +133,10 @@ func (r *Reconciler) atStart() handler.EventHandler {
 		if request := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}); !ok || awaited(es) {
 			q.Add(request)
 		} else {
-			r.backlog.Add(request)
+			r.firsts.Add(request)
 		}
 	}}
 }
 
 // Backlog is how many passes nobody waits for and haven't ended.
-func (r *Reconciler) Backlog() int { return r.backlog.Len() }
+func (r *Reconciler) Backlog() int { return r.backlog.Len() + r.firsts.Len() }

@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,5 +119,42 @@ func TestARoundBeginsWithThoseThatSomebodyWaitsFor(t *testing.T) {
 	}
 	if want := []string{"d-wakes", "e-holds", "b-asleep", "c-in-front", "a-awake"}; !slices.Equal(order, want) {
 		t.Errorf("the order of passes is %q, want %q", order, want)
+	}
+}
+
+// A new leader's first passes leave the processors to wakes: two at a time, but those that somebody may
+// wait for, which are first. Each service has one.
+func TestFirstPassesThatNobodyWaitsForAreMadeTwoAtATime(t *testing.T) {
+	t.Parallel()
+	r := &Reconciler{}
+	r.Init()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := r.firsts.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	const all = 10_000
+	for i := range all {
+		es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}}
+		if i == all/2 {
+			es.Status.Phase = v1alpha1.PhaseWaking
+		}
+		r.atStart().Create(t.Context(), event.CreateEvent{Object: es, IsInInitialList: true}, q)
+	}
+	if q.Len() != 3 || r.Backlog() != all-1 {
+		t.Errorf("%d wait for a worker, and %d are in the backlog; want the one that wakes and 2 of %d", q.Len(), r.Backlog(), all-1)
+	}
+	had := map[string]int{}
+	for i := 0; q.Len() > 0; i++ {
+		request, _ := q.Get()
+		had[request.Name]++
+		if request.Name == strconv.Itoa(all/2) && i > 2 {
+			t.Errorf("the one that wakes has its pass after %d others", i)
+		}
+		r.firsts.Begin(request)()
+		q.Done(request)
+	}
+	if len(had) != all || r.Backlog() != 0 {
+		t.Errorf("%d of %d had a pass, and %d are left", len(had), all, r.Backlog())
 	}
 }

@@ -55,6 +55,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
 		WatchesRawSource(r.backlog.Source()).
+		WatchesRawSource(r.firsts.Source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
 		// Wakes are stamped into the status, and neither those nor finalizers change the
 		// generation.
