@@ -25,6 +25,9 @@ const (
 
 // environment is two replicas of the operator before a real API server.
 type environment struct {
+	// cleanup outlives each test.
+	cleanup context.Context
+
 	config    *rest.Config
 	client    client.WithWatch
 	operators []*operator
@@ -42,7 +45,7 @@ func startEnvironment(ctx context.Context, config *rest.Config, binary string) (
 		return nil, err
 	}
 	config.QPS = -1
-	e := &environment{config: config}
+	e := &environment{cleanup: ctx, config: config}
 	if e.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
