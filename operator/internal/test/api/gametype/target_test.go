@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,4 +90,43 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(false, "Server "+w.Namespace+"/"+server.Name+" drains")
+}
+
+// What is read of a Deployment or a StatefulSet in one call is what its scale says, and it is read though
+// this API server has not seen as much as another one.
+func TestAWorkloadIsSeenAsItsScaleHasIt(t *testing.T) {
+	w := newWorld(t, false)
+	scaler := target.NewScaler(w.Manager.GetClient())
+	selector := &metav1.LabelSelector{
+		MatchLabels:      map[string]string{"app": "lobby", "a": "b"},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"game", "beta"}}},
+	}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "lobby", "a": "b", "tier": "game"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "none"}}},
+	}
+	at := metav1.ObjectMeta{Namespace: w.Namespace, Name: "lobby"}
+	for kind, o := range map[string]client.Object{
+		"Deployment":  &appsv1.Deployment{ObjectMeta: at, Spec: appsv1.DeploymentSpec{Replicas: new(int32(0)), Selector: selector, Template: template}},
+		"StatefulSet": &appsv1.StatefulSet{ObjectMeta: at, Spec: appsv1.StatefulSetSpec{Selector: selector, Template: template}}, // one replica
+	} {
+		if err := w.Admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: kind, Name: "lobby"}}
+		scale, err := scaler.See(t.Context(), ref, target.Look{Scale: true})
+		if err != nil || scale.Probed != nil || scale.Selector == "" {
+			t.Fatalf("the scale of the %s is %+v, %v", kind, scale, err)
+		}
+		scale.Probed = new(false)
+		for _, version := range []string{"", o.GetResourceVersion(), "900000000000"} {
+			got, err := scaler.See(t.Context(), ref, target.Look{NotOlder: version})
+			if err != nil {
+				t.Fatalf("see the %s as of %q: %v", kind, version, err)
+			}
+			if diff := cmp.Diff(scale, got); diff != "" {
+				t.Errorf("the %s as of %q (-want +got):\n%s", kind, version, diff)
+			}
+		}
+	}
 }
