@@ -16,25 +16,35 @@ import (
 
 // JSON answers with a status and a JSON document.
 func JSON(ctx *fasthttp.RequestCtx, status int, document any) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		Error(ctx, fasthttp.StatusInternalServerError, "the answer could not be written as JSON")
-		return
-	}
-	ctx.SetStatusCode(status)
-	ctx.SetContentType("application/json")
-	ctx.SetBody(body)
+	SetJSON(&ctx.Response, status, document)
 }
 
 // Error answers with a status and a sentence about what to change.
 func Error(ctx *fasthttp.RequestCtx, status int, sentence string) {
-	JSON(ctx, status, informerapi.ErrorResponse{Error: sentence})
+	SetError(&ctx.Response, status, sentence)
+}
+
+// SetJSON is JSON for a response, such as that to a parked request.
+func SetJSON(response *fasthttp.Response, status int, document any) {
+	body, err := json.Marshal(document)
+	if err != nil {
+		SetError(response, fasthttp.StatusInternalServerError, "the answer could not be written as JSON")
+		return
+	}
+	response.SetStatusCode(status)
+	response.Header.SetContentType("application/json")
+	response.SetBody(body)
+}
+
+// SetError is Error for a response.
+func SetError(response *fasthttp.Response, status int, sentence string) {
+	SetJSON(response, status, informerapi.ErrorResponse{Error: sentence})
 }
 
 // refuse answers instead of a handler, and counts that.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, status int, sentence string) {
+func (s *Server) refuse(response *fasthttp.Response, status int, sentence string) {
 	s.refused.WithLabelValues(strconv.Itoa(status)).Inc()
-	Error(ctx, status, sentence)
+	SetError(response, status, sentence)
 }
 
 // unread answers a request that fasthttp could not read.
@@ -43,13 +53,13 @@ func (s *Server) unread(ctx *fasthttp.RequestCtx, err error) {
 	var network net.Error
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		s.refuse(ctx, fasthttp.StatusRequestEntityTooLarge, "the request's body is too large")
+		s.refuse(&ctx.Response, fasthttp.StatusRequestEntityTooLarge, "the request's body is too large")
 	case errors.As(err, &tooMuchHeader):
-		s.refuse(ctx, fasthttp.StatusRequestHeaderFieldsTooLarge, "the request's header is too large")
+		s.refuse(&ctx.Response, fasthttp.StatusRequestHeaderFieldsTooLarge, "the request's header is too large")
 	case errors.As(err, &network) && network.Timeout():
-		s.refuse(ctx, fasthttp.StatusRequestTimeout, "the request took too long to arrive")
+		s.refuse(&ctx.Response, fasthttp.StatusRequestTimeout, "the request took too long to arrive")
 	default:
-		s.refuse(ctx, fasthttp.StatusBadRequest, "this is not an HTTP request")
+		s.refuse(&ctx.Response, fasthttp.StatusBadRequest, "this is not an HTTP request")
 	}
 	s.slow.wait(ctx)
 }

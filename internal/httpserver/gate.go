@@ -36,6 +36,7 @@ type gate struct {
 	closed         *prometheus.CounterVec
 	done           chan struct{}
 	end            sync.Once
+	ended          error
 
 	mu      sync.Mutex
 	open    int
@@ -110,10 +111,13 @@ func (g *gate) accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
+// Close implements net.Listener. Only the first call does anything.
 func (g *gate) Close() error {
-	g.end.Do(func() { close(g.done) })
-	return g.Listener.Close()
+	g.end.Do(func() {
+		close(g.done)
+		g.ended = g.Listener.Close()
+	})
+	return g.ended
 }
 
 // admit lets a connection in, or closes it and returns nil.
@@ -210,6 +214,9 @@ func (c *connection) Close() error {
 // Answering marks a connection of a gate's, or one of TLS on it, as answering a request, until done. It
 // isn't closed to make room meanwhile.
 func Answering(c net.Conn) (done func()) {
+	if back, is := c.(*again); is {
+		c = back.Conn
+	}
 	if secure, is := c.(*tls.Conn); is {
 		c = secure.NetConn()
 	}

@@ -101,6 +101,7 @@ type Server struct {
 	refused *prometheus.CounterVec
 	closed  *prometheus.CounterVec
 	slow    *slowdown
+	parking *parking
 }
 
 // New makes a server; it listens once Listen or Start is called.
@@ -148,8 +149,10 @@ func New(opts Options) *Server {
 		// Headers may hold tokens, and fasthttp would log the request's start.
 		SecureErrorLogMessage: true,
 		CloseOnShutdown:       true,
+		KeepHijackedConns:     true, // they are parked
 		Logger:                logger{opts.Log},
 	}
+	s.parking = newParking(s)
 	s.Handle(fasthttp.MethodGet, HealthPath, check(opts.Healthy))
 	s.Handle(fasthttp.MethodGet, ReadyPath, check(opts.Ready))
 	if opts.Gatherer != nil {
@@ -247,7 +250,15 @@ func (s *Server) Start(ctx context.Context) error {
 	// The caller's context has ended: that is why the server stops.
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.ShutdownTimeout)
 	defer cancel()
+	// Who is answered because of the end must not come back here.
+	_ = s.ln.Close()
+	<-failed
+	s.parking.stop()
 	err := s.server.ShutdownWithContext(grace)
+	if err == nil {
+		err = s.parking.wait(grace)
+	}
+	s.parking.end()
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.opts.Log.Info("HTTP requests were still under way when the server stopped", "address", s.ln.Addr().String())
 		err = nil
@@ -255,7 +266,6 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stopping HTTP on %s: %w", s.ln.Addr(), err)
 	}
-	<-failed
 	return nil
 }
 
@@ -272,23 +282,17 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		s.slow.wait(ctx)
 	}()
 	defer func() {
-		value := recover()
-		if value == nil {
-			return
+		if value := recover(); value != nil {
+			s.panicked(value, string(ctx.Method()), string(ctx.Path()))
+			ctx.Hijack(nil) // though it was parked
+			ctx.Response.Reset()
+			s.refuse(&ctx.Response, fasthttp.StatusInternalServerError, panicSentence)
 		}
-		stack := debug.Stack()
-		s.opts.Log.Error(fmt.Errorf("panic: %v", value), "An HTTP handler panicked",
-			"method", string(ctx.Method()), "path", string(ctx.Path()), "stack", string(stack))
-		if s.opts.OnPanic != nil {
-			s.opts.OnPanic(value, stack)
-		}
-		ctx.Response.Reset()
-		s.refuse(ctx, fasthttp.StatusInternalServerError, "something went wrong here; the log tells what")
 	}()
 
 	methods, ok := s.routes[string(ctx.Path())]
 	if !ok {
-		s.refuse(ctx, fasthttp.StatusNotFound, "there is nothing at this path")
+		s.refuse(&ctx.Response, fasthttp.StatusNotFound, "there is nothing at this path")
 		return
 	}
 	method := string(ctx.Method())
@@ -303,10 +307,22 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		}
 		slices.Sort(allowed)
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, strings.Join(allowed, ", "))
-		s.refuse(ctx, fasthttp.StatusMethodNotAllowed, "this path takes "+strings.Join(allowed, ", ")+" only")
+		s.refuse(&ctx.Response, fasthttp.StatusMethodNotAllowed, "this path takes "+strings.Join(allowed, ", ")+" only")
 		return
 	}
 	handler(ctx)
+}
+
+// panicSentence answers a request whose handler panicked.
+const panicSentence = "something went wrong here; the log tells what"
+
+// panicked tells of a panic that was just recovered.
+func (s *Server) panicked(value any, method, path string) {
+	stack := debug.Stack()
+	s.opts.Log.Error(fmt.Errorf("panic: %v", value), "An HTTP handler panicked", "method", method, "path", path, "stack", string(stack))
+	if s.opts.OnPanic != nil {
+		s.opts.OnPanic(value, stack)
+	}
 }
 
 func orDefault[T comparable](value, fallback T) T {

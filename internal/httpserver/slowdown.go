@@ -29,10 +29,15 @@ func newSlowdown() *slowdown {
 	return &slowdown{limiter: rate.NewLimiter(refusalRate, refusalBurst), held: make(chan struct{}, refusalsHeld)}
 }
 
+// allows reports whether an answer may be sent at once.
+func (s *slowdown) allows(code int) bool {
+	return code < 400 || code >= 500 || s.limiter.Allow()
+}
+
 // wait returns when the answer may be sent, or the server stops. The connection's goroutine
 // calls it, and reads nothing more meanwhile.
 func (s *slowdown) wait(ctx *fasthttp.RequestCtx) {
-	if code := ctx.Response.StatusCode(); code < 400 || code >= 500 || s.limiter.Allow() {
+	if s.allows(ctx.Response.StatusCode()) {
 		return
 	}
 	select {
