@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -48,6 +47,8 @@ type Handler struct {
 	hold     time.Duration
 	maxHeld  int64
 	desk     *desk
+	line     *line
+	web      *httpserver.Server
 	held     atomic.Int64
 }
 
@@ -63,6 +64,7 @@ func refuse(code int, format string, args ...any) *refusal {
 
 // Register registers the endpoint with a server.
 func (h *Handler) Register(s *httpserver.Server) {
+	h.web = s
 	s.HandleLarge(fasthttp.MethodPost, reportapi.ReportPath, reportapi.MaxReportBytes, h.mayBeLarge, h.serve)
 }
 
@@ -74,37 +76,46 @@ func (h *Handler) mayBeLarge(header *fasthttp.RequestHeader) bool {
 	return refused == nil
 }
 
-// serve has all that needs a large stack done at the desk: while a report is held, and for as long as
-// its connection lasts, its own goroutine has a small one.
+// serve has all that needs a large stack done at the desk: for as long as its connection lasts, its own
+// goroutine has a small one. While a report is held it has none at all.
 func (h *Handler) serve(rc *fasthttp.RequestCtx) {
-	var t taken
-	h.desk.do(func() { t = h.take(rc) })
-	if t.waiter != nil {
-		h.await(rc, &t)
-	}
 	h.desk.do(func() {
-		if t.refused == nil {
-			httpserver.JSON(rc, fasthttp.StatusOK, t.answer)
-		} else {
-			answerRefusal(rc, t.refused)
+		t := h.take(rc)
+		if t.waiter != nil {
+			r := h.holding(t)
+			if !r.tells() {
+				r.park(rc)
+				return
+			}
+			t = r.taken
 		}
-		h.metrics.Answered(strconv.Itoa(rc.Response.StatusCode()))
+		h.answer(&rc.Response, &t)
 	})
 }
 
-func answerRefusal(rc *fasthttp.RequestCtx, r *refusal) {
+// answer writes what became of a report.
+func (h *Handler) answer(response *fasthttp.Response, t *taken) {
+	if t.refused == nil {
+		httpserver.SetJSON(response, fasthttp.StatusOK, t.answer)
+	} else {
+		answerRefusal(response, t.refused)
+	}
+	h.metrics.Answered(strconv.Itoa(response.StatusCode()))
+}
+
+func answerRefusal(response *fasthttp.Response, r *refusal) {
 	switch r.code {
 	case fasthttp.StatusUnauthorized:
-		rc.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
+		response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
 	case fasthttp.StatusServiceUnavailable:
-		rc.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+		response.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	}
 	switch r.code {
 	case fasthttp.StatusUnauthorized, fasthttp.StatusNotFound, fasthttp.StatusTooManyRequests, fasthttp.StatusServiceUnavailable:
 		// Another replica may accept it, which a kept connection would never reach.
-		rc.SetConnectionClose()
+		response.SetConnectionClose()
 	}
-	httpserver.Error(rc, r.code, r.sentence)
+	httpserver.SetError(response, r.code, r.sentence)
 }
 
 // taken is a report that was taken, or what became of it.
@@ -126,7 +137,7 @@ type taken struct {
 // sources are what an answer is made from: the versions of its objects, and the look.
 type sources struct{ server, pod, gameType, look string }
 
-// take checks a report and remembers it. Where it is to be held, await must be called.
+// take checks a report and remembers it. Where it is to be held, it is counted as that.
 func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
@@ -160,7 +171,7 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	}
 	defer func() {
 		if t.waiter == nil {
-			h.held.Add(-1) // else await does it
+			h.held.Add(-1) // else whoever holds it does
 		}
 	}()
 	s := &said{podName: t.id.PodName, podUID: t.id.PodUID, report: report, at: time.Now(), deniedSince: deniedSince(string(rc.Request.Header.Peek(reportapi.DeniedSinceHeader)), report)}
@@ -175,34 +186,6 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	h.writer.offer(server, s)
 	t.uid, t.waiter, t.hold = server.UID, w, h.holdOf(rc)
 	return t
-}
-
-// await holds a report until there is news, and answers it. The Server is read again after the report
-// was remembered, because it may have gone in between.
-func (h *Handler) await(rc *fasthttp.RequestCtx, t *taken) {
-	defer h.held.Add(-1)
-	defer h.table.leave(t.uid, t.waiter)
-	h.metrics.Held(1)
-	defer h.metrics.Held(-1)
-	// Sidecars that began together are spread out.
-	timer := time.NewTimer(t.hold - rand.N(t.hold/10+1)) //nolint:gosec // any number will do
-	defer timer.Stop()
-	for over := false; ; {
-		h.desk.do(func() { h.look(t) })
-		if t.refused != nil || over || t.answer.Version != t.seen {
-			return
-		}
-		t.answer = nil // thousands wait
-		select {
-		case <-t.waiter.changed:
-		case <-t.waiter.replaced:
-			over = true
-		case <-timer.C:
-			over = true
-		case <-rc.Done():
-			over = true
-		}
-	}
 }
 
 // holdOf is for how long a report is held where there is no news: for longer where its caller lets it be.

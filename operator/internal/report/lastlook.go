@@ -142,7 +142,7 @@ func (h lookHandler) serve(rc *fasthttp.RequestCtx) {
 	if refused == nil {
 		httpserver.JSON(rc, fasthttp.StatusOK, looked)
 	} else {
-		answerRefusal(rc, refused)
+		answerRefusal(&rc.Response, refused)
 	}
 	h.metrics.AnsweredPeer(strconv.Itoa(rc.Response.StatusCode()))
 }

@@ -63,7 +63,7 @@ func (h *recentHandler) serve(rc *fasthttp.RequestCtx) {
 	if refused == nil {
 		httpserver.JSON(rc, fasthttp.StatusOK, answer)
 	} else {
-		answerRefusal(rc, refused)
+		answerRefusal(&rc.Response, refused)
 	}
 	h.metrics.AnsweredPeer(strconv.Itoa(rc.Response.StatusCode()))
 }

@@ -63,6 +63,7 @@ type Reports struct {
 // New makes the report server.
 func New(o Options) *Reports {
 	t := newTable()
+	d := newDesk(idleTime)
 	w := newWriter(o.Cache, o.Client, t, o.Metrics, o.Log)
 	return &Reports{
 		Writer: w,
@@ -76,7 +77,7 @@ func New(o Options) *Reports {
 		cache: o.Cache,
 		table: t,
 		report: &Handler{
-			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, maxHeld: MaxHeld, desk: newDesk(idleTime),
+			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, maxHeld: MaxHeld, desk: d, line: newLine(d, lookers),
 		},
 		recent: &recentHandler{verifier: o.Verifier, cached: o.Cache, operators: o.Operators, table: t, metrics: o.Metrics},
 	}

@@ -64,14 +64,6 @@ type writing struct {
 	urgent *rate.Limiter
 }
 
-// waiter is a report that is held.
-type waiter struct {
-	// changed has an element when the Server or its Pod may have changed.
-	changed chan struct{}
-	// replaced is closed when a newer report of the Server came.
-	replaced chan struct{}
-}
-
 func newTable() *table { return &table{entries: map[types.UID]*entry{}} }
 
 // take remembers a report, ends the Server's previous report if that is held, and returns the
@@ -99,9 +91,9 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 	}
 	e.last, e.newcomer = s, ""
 	if e.waiter != nil {
-		close(e.waiter.replaced)
+		e.waiter.wake(true)
 	}
-	e.waiter = &waiter{changed: make(chan struct{}, 1), replaced: make(chan struct{})}
+	e.waiter = newWaiter()
 	return e.waiter
 }
 
@@ -146,7 +138,7 @@ func (t *table) announce(uid types.UID, instance string) {
 	}
 	e.announced = instance
 	if e.waiter != nil {
-		close(e.waiter.replaced)
+		e.waiter.wake(true)
 		e.waiter = nil
 	}
 }
@@ -165,10 +157,7 @@ func (t *table) notify(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.entries[uid]; e != nil && e.waiter != nil {
-		select {
-		case e.waiter.changed <- struct{}{}:
-		default:
-		}
+		e.waiter.wake(false)
 	}
 }
 

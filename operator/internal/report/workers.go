@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -15,7 +16,8 @@ const (
 
 // desk does short work on goroutines of its own, of which there are as many as work at a time. A
 // goroutine's stack never gets smaller than four times what is in use of it, and a replica holds
-// thousands of reports, each with a goroutine: so those do nothing that needs a large one.
+// thousands of connections, each with a goroutine while no report is held on it: so those do nothing that
+// needs a large one.
 type desk struct {
 	work chan job
 	idle time.Duration
@@ -30,15 +32,20 @@ func newDesk(idle time.Duration) *desk { return &desk{work: make(chan job), idle
 
 // do has something done, and waits for that. A panic is the caller's.
 func (d *desk) do(f func()) {
+	if panicked := <-d.begin(f); panicked != nil {
+		panic(panicked) //nolint:forbidigo // who serves the call recovers it, as if it had done the work
+	}
+}
+
+// begin has something done, and doesn't wait for that.
+func (d *desk) begin(f func()) (done <-chan error) {
 	j := job{do: f, done: make(chan error, 1)}
 	select {
 	case d.work <- j:
 	default:
 		go d.serve(j)
 	}
-	if panicked := <-j.done; panicked != nil {
-		panic(panicked) //nolint:forbidigo // who serves the call recovers it, as if it had done the work
-	}
+	return j.done
 }
 
 // serve does a job, and then others, until none comes for some time or it has done its share.
@@ -68,4 +75,49 @@ func (j job) run() {
 		j.done <- err
 	}()
 	j.do()
+}
+
+// line has work done at a desk in the order in which it came, by few at a time, for those who don't wait
+// for it. It must recover from its own panics.
+type line struct {
+	desk *desk
+	most int
+
+	mu      sync.Mutex
+	jobs    []func()
+	working int
+}
+
+func newLine(d *desk, most int) *line { return &line{desk: d, most: most} }
+
+// add has something done. It doesn't wait.
+func (l *line) add(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs = append(l.jobs, f)
+	if l.working < l.most {
+		l.working++
+		l.desk.begin(l.work)
+	}
+}
+
+// work does what is there.
+func (l *line) work() {
+	for f := l.next(); f != nil; f = l.next() {
+		f()
+	}
+}
+
+// next is what comes next; nil: there is nothing, and one fewer works.
+func (l *line) next() (f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.jobs) == 0 {
+		l.jobs = nil
+		l.working--
+		return nil
+	}
+	f, l.jobs[0] = l.jobs[0], nil
+	l.jobs = l.jobs[1:]
+	return f
 }
