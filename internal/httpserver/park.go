@@ -43,7 +43,7 @@ func (s *Server) Park(ctx *fasthttp.RequestCtx, stop func()) *Parked {
 	}
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(p.take)
-	if s.parking.enter(p) {
+	if s.parking.add(p) {
 		stop()
 	}
 	return p
@@ -61,14 +61,14 @@ func (p *Parked) take(c net.Conn) {
 	answer := p.early
 	p.mu.Unlock()
 	if answer != nil {
-		p.server.parking.enter(p)
+		p.server.parking.add(p)
 		p.send(conn, answer)
 	}
 }
 
 // hasMore reports whether more than its request was read of a connection. A reader with nothing left
 // reads the connection, whose time is over.
-func hasMore(conn net.Conn, reader net.Conn) bool {
+func hasMore(conn, reader net.Conn) bool {
 	_ = conn.SetReadDeadline(time.Unix(1, 0))
 	n, err := reader.Read(make([]byte, 1))
 	_ = conn.SetReadDeadline(time.Time{})
@@ -95,7 +95,7 @@ func (p *Parked) Answer(fill func(*fasthttp.Response)) {
 	p.done()
 	if conn == nil {
 		// A connection that broke just now never comes.
-		p.server.parking.leave(p)
+		p.server.parking.remove(p)
 		return
 	}
 	go p.send(conn, answer)
@@ -115,7 +115,7 @@ func (p *Parked) Do(f func()) {
 
 // send sends the answer, and has the connection's next request served.
 func (p *Parked) send(conn net.Conn, answer *fasthttp.Response) {
-	defer p.server.parking.leave(p)
+	defer p.server.parking.remove(p)
 	// A refusal isn't held back here: one beyond their rate ends its connection.
 	closes := p.closes || answer.ConnectionClose() || p.server.parking.stops() || !p.server.slow.allows(answer.StatusCode())
 	if closes {
@@ -154,8 +154,8 @@ func newParking(s *Server) *parking {
 	}
 }
 
-// enter takes in a request, and reports whether the server stops.
-func (k *parking) enter(p *Parked) (stopping bool) {
+// add takes in a request, and reports whether the server stops.
+func (k *parking) add(p *Parked) (stopping bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.parked[p] = struct{}{}
@@ -166,8 +166,8 @@ func (k *parking) enter(p *Parked) (stopping bool) {
 	return k.stopping
 }
 
-// leave forgets a request.
-func (k *parking) leave(p *Parked) {
+// remove forgets a request.
+func (k *parking) remove(p *Parked) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.parked, p)

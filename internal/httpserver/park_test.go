@@ -24,7 +24,7 @@ const parkRequest = "GET /park HTTP/1.1\r\nHost: x\r\n\r\n"
 type parks struct {
 	*Server
 	parked chan *Parked
-	// stops are told that the server stops.
+	// stops counts who was stopped because the server stops.
 	stops atomic.Int32
 	stop  func() error
 }
@@ -60,22 +60,22 @@ func says(what string) func(*fasthttp.Response) {
 	return func(r *fasthttp.Response) { r.SetBodyString(what) }
 }
 
-// asker is a connection that asks for what is parked.
-type asker struct {
+// client is a connection that asks for what is parked.
+type client struct {
 	net.Conn
 	t      *testing.T
 	reader *bufio.Reader
 }
 
-func parkOn(t *testing.T, s *parks) *asker {
+func parkOn(t *testing.T, s *parks) *client {
 	t.Helper()
-	c := &asker{Conn: stranger(t, s.Server, "127.0.0.1", false), t: t}
+	c := &client{Conn: stranger(t, s.Server, "127.0.0.1", false), t: t}
 	c.reader = bufio.NewReader(c)
 	c.ask(parkRequest)
 	return c
 }
 
-func (c *asker) ask(text string) {
+func (c *client) ask(text string) {
 	c.t.Helper()
 	if _, err := c.Write([]byte(text)); err != nil {
 		c.t.Fatal(err)
@@ -83,7 +83,7 @@ func (c *asker) ask(text string) {
 }
 
 // answer is the next answer's status and body, and whether the connection ends with it.
-func (c *asker) answer() (status int, body string, closes bool) {
+func (c *client) answer() (status int, body string, closes bool) {
 	c.t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	res, err := http.ReadResponse(c.reader, nil)
@@ -99,7 +99,7 @@ func (c *asker) answer() (status int, body string, closes bool) {
 }
 
 // want checks the next answer.
-func (c *asker) want(status int, body string, closes bool) {
+func (c *client) want(status int, body string, closes bool) {
 	c.t.Helper()
 	if s, b, e := c.answer(); s != status || b != body || e != closes {
 		c.t.Errorf("answered %d %q, which ends the connection: %t; want %d %q and %t", s, b, e, status, body, closes)
@@ -187,7 +187,7 @@ func TestAnAnswerMayComeBeforeTheServerLetsGoOfTheConnection(t *testing.T) {
 func TestWhoIsParkedIsAnsweredWhenTheServerStops(t *testing.T) {
 	const many = 50
 	s := parkingServer(t, Options{ManyConnections: true}, nil)
-	callers := make([]*asker, many)
+	callers := make([]*client, many)
 	for i := range callers {
 		callers[i] = parkOn(t, s)
 		<-s.parked
@@ -203,7 +203,7 @@ func TestWhoIsParkedIsAnsweredWhenTheServerStops(t *testing.T) {
 		c.want(200, "stopped", true)
 	}
 	if n := s.stops.Load(); n != many {
-		t.Errorf("%d were told, want %d", n, many)
+		t.Errorf("%d were stopped because of it, want %d", n, many)
 	}
 	s.settled(t, 0)
 }
@@ -216,9 +216,9 @@ func TestWhatIsParkedWhileTheServerStopsIsAnsweredAtOnce(t *testing.T) {
 		for !s.parking.stops() {
 			<-time.After(time.Millisecond)
 		}
-		told := make(chan struct{})
-		p := s.Park(ctx, func() { close(told) })
-		<-told
+		stopped := make(chan struct{})
+		p := s.Park(ctx, func() { close(stopped) })
+		<-stopped
 		p.Answer(says("stopped"))
 	})
 	_, s.stop = start(t, s.Server)
@@ -265,7 +265,7 @@ func TestAConnectionOfWhichMoreWasReadEndsWithTheAnswer(t *testing.T) {
 	for name, opts := range map[string]Options{"few connections": {}, "many connections": {ManyConnections: true}} {
 		t.Run(name, func(t *testing.T) {
 			s := parkingServer(t, opts, nil)
-			c := &asker{Conn: stranger(t, s.Server, "127.0.0.1", false), t: t}
+			c := &client{Conn: stranger(t, s.Server, "127.0.0.1", false), t: t}
 			c.reader = bufio.NewReader(c)
 			c.ask(parkRequest + parkRequest)
 			(<-s.parked).Answer(says("first"))
@@ -292,7 +292,7 @@ func TestWhoseConnectionIsKeptAfterItWasParked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := parkingServer(t, c.opts, nil)
-			who := &asker{Conn: stranger(t, s.Server, "127.0.0.1", false), t: t}
+			who := &client{Conn: stranger(t, s.Server, "127.0.0.1", false), t: t}
 			who.reader = bufio.NewReader(who)
 			who.ask(c.request)
 			(<-s.parked).Answer(says("here"))

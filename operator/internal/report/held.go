@@ -10,7 +10,7 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 )
 
-// lookers is how many held reports are looked at at once.
+// lookers is how many held reports may be under a look at once.
 const lookers = 8
 
 // waiter is a report that is held, or may come to be: it is looked at again when something happened

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -90,3 +91,57 @@ func TestAPanicIsTheCallers(t *testing.T) {
 }
 
 func raise(what string) { panic(what) }
+
+func TestALineIsWorkedOffByFew(t *testing.T) {
+	const jobs, most = 100, 3
+	l := newLine(newDesk(time.Millisecond), most)
+	var working atomic.Int32
+	var tooMany atomic.Bool
+	var once sync.Once
+	full, end := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Add(jobs)
+	for range jobs {
+		l.add(func() {
+			defer all.Done()
+			if n := working.Add(1); n == most {
+				once.Do(func() { close(full) })
+			} else if n > most {
+				tooMany.Store(true)
+			}
+			<-end
+			working.Add(-1)
+		})
+	}
+	<-full
+	close(end)
+	all.Wait()
+	if tooMany.Load() {
+		t.Errorf("more than %d jobs were done at once", most)
+	}
+	for began := time.Now(); ; <-time.After(time.Millisecond) {
+		l.mu.Lock()
+		left := l.working + len(l.jobs)
+		l.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		if time.Since(began) > within {
+			t.Fatalf("%d jobs and workers are left, want none", left)
+		}
+	}
+}
+
+func TestALineKeepsItsOrder(t *testing.T) {
+	const jobs = 100
+	l := newLine(newDesk(time.Millisecond), 1)
+	order := make(chan int, jobs)
+	for i := range jobs {
+		l.add(func() { order <- i })
+	}
+	for want := range jobs {
+		if got := <-order; got != want {
+			t.Fatalf("job %d was done before job %d", got, want)
+		}
+	}
+}
