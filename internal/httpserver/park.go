@@ -2,7 +2,9 @@ package httpserver
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -142,6 +144,7 @@ type parking struct {
 
 	mu       sync.Mutex
 	parked   map[*Parked]struct{} // and those whose answers are being sent
+	silent   map[*again]struct{}  // those that came back and sent nothing yet
 	begun    bool
 	stopping bool
 	empty    chan struct{} // closed once the server stops and none is left
@@ -149,7 +152,7 @@ type parking struct {
 
 func newParking(s *Server) *parking {
 	return &parking{
-		server: s, parked: map[*Parked]struct{}{}, empty: make(chan struct{}),
+		server: s, parked: map[*Parked]struct{}{}, silent: map[*again]struct{}{}, empty: make(chan struct{}),
 		back: returned{server: s, conns: make(chan net.Conn), closed: make(chan struct{})},
 	}
 }
@@ -192,18 +195,19 @@ func (k *parking) stops() bool {
 	return k.stopping
 }
 
-// stop has all parked requests answered.
+// stop has all parked requests answered, and ends the connections that wait for the next one. fasthttp
+// would count those as new, and wait for them.
 func (k *parking) stop() {
 	k.mu.Lock()
 	k.stopping = true
-	stops := make([]func(), 0, len(k.parked))
-	for p := range k.parked {
-		stops = append(stops, p.stop)
-	}
+	parked, silent := slices.Collect(maps.Keys(k.parked)), slices.Collect(maps.Keys(k.silent))
 	k.noteEmpty()
 	k.mu.Unlock()
-	for _, stop := range stops {
-		stop()
+	for _, p := range parked {
+		p.stop()
+	}
+	for _, c := range silent {
+		_ = c.Close()
 	}
 }
 
@@ -222,12 +226,27 @@ func (k *parking) serve(conn net.Conn) {
 	if before, is := conn.(*again); is {
 		conn = before.Conn
 	}
-	opts := k.server.opts
-	select {
-	case k.back.conns <- &again{Conn: conn, later: max(opts.IdleTimeout-opts.ReadTimeout, 0)}:
-	case <-k.back.closed:
-		_ = conn.Close()
+	c := &again{Conn: conn, parking: k}
+	k.mu.Lock()
+	k.silent[c] = struct{}{}
+	stopping := k.stopping
+	k.mu.Unlock()
+	if stopping {
+		_ = c.Close()
+		return
 	}
+	select {
+	case k.back.conns <- c:
+	case <-k.back.closed:
+		_ = c.Close()
+	}
+}
+
+// heard notes that a connection that came back is silent no longer.
+func (k *parking) heard(c *again) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.silent, c)
 }
 
 // end ends the serving of connections that come back.
@@ -241,16 +260,27 @@ func (k *parking) end() {
 // one each time, since fasthttp may not have forgotten the last one yet.
 type again struct {
 	net.Conn
-	// later is what the first byte may take longer.
-	later time.Duration
+	parking *parking
+	// deadlines is how many were set: the first one for the first byte, and the second once that came.
+	deadlines int
 }
 
 // SetReadDeadline implements net.Conn.
 func (c *again) SetReadDeadline(t time.Time) error {
-	if !t.IsZero() {
-		t, c.later = t.Add(c.later), 0
+	switch c.deadlines++; c.deadlines {
+	case 1:
+		opts := c.parking.server.opts
+		t = t.Add(max(opts.IdleTimeout-opts.ReadTimeout, 0))
+	case 2:
+		c.parking.heard(c)
 	}
 	return c.Conn.SetReadDeadline(t)
+}
+
+// Close implements net.Conn.
+func (c *again) Close() error {
+	c.parking.heard(c)
+	return c.Conn.Close()
 }
 
 // returned is the listener of those connections.

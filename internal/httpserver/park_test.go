@@ -230,6 +230,57 @@ func TestWhatIsParkedWhileTheServerStopsIsAnsweredAtOnce(t *testing.T) {
 	c.want(200, "stopped", true)
 }
 
+// It is still there when the answer comes.
+func TestAServerWaitsForWhoIsParked(t *testing.T) {
+	s := &parks{Server: New(Options{Address: "127.0.0.1:0", Log: logr.Discard(), ManyConnections: true}), parked: make(chan *Parked, 1)}
+	over := make(chan struct{})
+	s.Handle(http.MethodGet, "/park", func(ctx *fasthttp.RequestCtx) { s.parked <- s.Park(ctx, func() { close(over) }) })
+	_, s.stop = start(t, s.Server)
+	c := parkOn(t, s)
+	p := <-s.parked
+	_ = connOf(p)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.stop() }()
+	<-over
+	select {
+	case err := <-stopped:
+		t.Errorf("it stopped before a parked request was answered: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	p.Answer(says("at last"))
+	c.want(200, "at last", true)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// Nor does it wait for a connection on which nobody asks for anything.
+func TestAServerStopsAtOnceThoughConnectionsCameBack(t *testing.T) {
+	s := parkingServer(t, Options{ManyConnections: true}, nil)
+	var callers []*client
+	for range 10 {
+		c := parkOn(t, s)
+		callers = append(callers, c)
+		(<-s.parked).Answer(says("here"))
+		c.want(200, "here", false)
+	}
+	s.settled(t, len(callers))
+	began := time.Now()
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > DefaultShutdownTimeout/2 {
+		t.Errorf("it stopped after %s, want at once", took)
+	}
+	for _, c := range callers {
+		closedBy(t, c.Conn)
+	}
+	s.settled(t, 0)
+	if n := len(s.parking.silent); n != 0 {
+		t.Errorf("%d connections are kept, want none", n)
+	}
+}
+
 // Nobody waits for one that is never answered for longer than for other requests.
 func TestAServerStopsThoughARequestStaysParked(t *testing.T) {
 	s := New(Options{Address: "127.0.0.1:0", Log: logr.Discard(), ManyConnections: true, ShutdownTimeout: 100 * time.Millisecond})
@@ -334,6 +385,9 @@ func TestAParkedConnectionStays(t *testing.T) {
 	const most = 3
 	s := parkingServer(t, Options{ManyConnections: true, MaxConnections: most, MaxConnectionsPerCaller: most}, nil)
 	c := parkOn(t, s)
+	(<-s.parked).Answer(says("first"))
+	c.want(200, "first", false)
+	c.ask(parkRequest)
 	p := <-s.parked
 	_ = connOf(p)
 	var others []net.Conn
