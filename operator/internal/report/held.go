@@ -10,8 +10,9 @@ import (
 	"dormouse.dev/dormouse/internal/httpserver"
 )
 
-// lookers is how many held reports may be under a look at once.
-const lookers = 8
+// lookers is how many held reports have a look taken at a time. Only while a cache is being filled does a look
+// take longer than some microseconds.
+const lookers = 32
 
 // waiter is a report that is held, or may come to be: it is looked at again when something happened
 // since the last look began. One look of it is under way at a time. The one who holds the report

@@ -95,39 +95,38 @@ func raise(what string) { panic(what) }
 func TestALineIsWorkedOffByFew(t *testing.T) {
 	const jobs, most = 100, 3
 	l := newLine(newDesk(time.Millisecond), most)
-	var working atomic.Int32
-	var tooMany atomic.Bool
-	var once sync.Once
-	full, end := make(chan struct{}), make(chan struct{})
-	var all sync.WaitGroup
+	end := make(chan struct{})
+	var all, busy sync.WaitGroup
 	all.Add(jobs)
+	busy.Add(most)
+	var begun atomic.Int32
 	for range jobs {
 		l.add(func() {
 			defer all.Done()
-			if n := working.Add(1); n == most {
-				once.Do(func() { close(full) })
-			} else if n > most {
-				tooMany.Store(true)
+			if begun.Add(1) <= most {
+				busy.Done()
 			}
 			<-end
-			working.Add(-1)
 		})
 	}
-	<-full
+	busy.Wait()
+	left := func() (working, waiting int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.working, len(l.jobs)
+	}
+	if working, waiting := left(); working != most || waiting != jobs-most {
+		t.Errorf("%d work and %d jobs wait, want %d and %d", working, waiting, most, jobs-most)
+	}
 	close(end)
 	all.Wait()
-	if tooMany.Load() {
-		t.Errorf("more than %d jobs were done at once", most)
-	}
 	for began := time.Now(); ; <-time.After(time.Millisecond) {
-		l.mu.Lock()
-		left := l.working + len(l.jobs)
-		l.mu.Unlock()
-		if left == 0 {
+		working, waiting := left()
+		if working+waiting == 0 {
 			return
 		}
 		if time.Since(began) > within {
-			t.Fatalf("%d jobs and workers are left, want none", left)
+			t.Fatalf("%d work and %d jobs wait in the end, want none", working, waiting)
 		}
 	}
 }
