@@ -244,7 +244,7 @@ func TestAServerWaitsForWhoIsParked(t *testing.T) {
 	<-over
 	select {
 	case err := <-stopped:
-		t.Errorf("it stopped before a parked request was answered: %v", err)
+		t.Fatalf("it stopped before a parked request was answered: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	p.Answer(says("at last"))
