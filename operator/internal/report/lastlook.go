@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -178,7 +179,7 @@ func (h lookHandler) look(rc *fasthttp.RequestCtx) (*reportapi.Looked, *refusal)
 func (p *Peers) Look(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
 	key := fmt.Sprintf("%s/%s/%d", server.UID, podUID, time.Now().UnixMilli()/lookPace.Milliseconds())
 	looked, _, _ := p.looks.Do(key, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportapi.LookTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(p.lookTime, reportapi.LookTime))
 		defer cancel()
 		return p.look(ctx, server, string(podUID)), nil
 	})

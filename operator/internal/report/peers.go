@@ -43,6 +43,8 @@ type Peers struct {
 	http   *http.Client
 	flight singleflight.Group
 	looks  singleflight.Group
+	// lookTime is how long a look waits for the reply; 0: for reportapi.LookTime.
+	lookTime time.Duration
 }
 
 // Recent returns, by the Server's name, the last report of each Server of an owner, such as
