@@ -6,6 +6,9 @@ const (
 	ServersMissing = "ServersMissing"
 	// ServerRefused means that the API server refuses the Servers.
 	ServerRefused = "ServerRefused"
+	// PlacesInvalid means that spec.places can't be read, or names fewer places than
+	// there are to be Servers.
+	PlacesInvalid = "PlacesInvalid"
 	// OnDelete means that Servers of an earlier template stay, because
 	// updateStrategy is OnDelete.
 	OnDelete = "OnDelete"

@@ -63,8 +63,9 @@ type FleetSpec struct {
 	Template ServerTemplate `json:"template"`
 
 	// places are those that Servers with storage have: numbers and ranges such as 0-2,5, as many
-	// as replicas. Where it is absent they are 0 to replicas-1. A GameType sets it, so that no
-	// two of its revisions have the same place. Without storage Servers have no places.
+	// as replicas, and 10,000 at most in all. Where it is absent they are 0 to replicas-1. A
+	// GameType sets it, so that no two of its revisions have the same place. Without storage
+	// Servers have no places.
 	// +optional
 	// +kubebuilder:validation:MaxLength=60000
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$')",message="places must be numbers and ranges such as 0-2,5"

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/places"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
 // standing is where the places of a Fleet with storage stand.
@@ -19,19 +21,25 @@ type standing struct {
 	wanted []int32
 	// taken are the names of Servers that have a wanted place's name and aren't this Fleet's.
 	taken map[int32]string
+	// problem is what is wrong with spec.places, and unread is set where it can't be read at all.
+	problem string
+	unread  bool
 }
 
 // observePlaces finds where the places of a Fleet with storage stand.
 func (r *Reconciler) observePlaces(ctx context.Context, f *v1alpha1.Fleet, servers []server) (*standing, error) {
 	wanted, err := places.Wanted(&f.Spec)
 	if err != nil {
-		return nil, fmt.Errorf("read the places of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
+		return &standing{unread: true, problem: text.Bounded(err.Error()) + ": correct it; until then no Servers are made or replaced."}, nil
 	}
 	own := make(map[int32]bool, len(servers))
 	for i := range servers {
 		own[servers[i].place] = true
 	}
 	s := &standing{wanted: wanted, taken: map[int32]string{}}
+	if n := len(wanted); n < int(ptr.Deref(f.Spec.Replicas, 1)) {
+		s.problem = fmt.Sprintf("spec.places has %d for %s: name more, or lower replicas.", n, text.Servers(ptr.Deref(f.Spec.Replicas, 1)))
+	}
 	for _, place := range wanted {
 		if own[place] {
 			continue
@@ -52,7 +60,7 @@ func (r *Reconciler) observePlaces(ctx context.Context, f *v1alpha1.Fleet, serve
 // Each wanted place is to have a Server. A Server has its place until it is gone, whatever its
 // state, since its Pod may write to the disk until then. So nothing is made before that in its
 // stead: not for a Server that is broken, drains or is being deleted, nor for one whose node is
-// lost.
+// lost. Where it isn't known which places are wanted, step 1 is all.
 //
 //  1. What goes of itself, or is broken, goes as in other Fleets.
 //
@@ -67,6 +75,10 @@ func planPlaces(now time.Time, spec *v1alpha1.FleetSpec, at *standing, servers [
 	var p plan
 	rolls := spec.UpdateStrategy == v1alpha1.FleetUpdateRolling
 	active, lost, drained := p.sort(servers)
+	if p.problem = at.problem; at.unread {
+		p.bound()
+		return p
+	}
 	wants, has := map[int32]bool{}, map[int32]bool{}
 	for _, place := range at.wanted {
 		wants[place] = true

@@ -1,11 +1,18 @@
 package fleet
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"dormouse.dev/dormouse/api/conditions"
+	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/places"
 )
@@ -94,6 +101,53 @@ func TestPlacesGetServers(t *testing.T) {
 			}
 			if p.taken != c.stolen {
 				t.Errorf("taken is %q, want %q", p.taken, c.stolen)
+			}
+		})
+	}
+}
+
+// Ready says what is wrong with spec.places, and nothing is done to Servers by places that aren't known.
+func TestPlacesThatCanNotBeUsedAreACondition(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	for name, c := range map[string]struct {
+		places  string
+		servers []server
+		want    decided
+		says    string
+	}{
+		"a range that ends before it begins": {
+			places: "5-3", servers: []server{has("a", 0, on(0)), has("b", 2, on(1), outdated), has("c", 0, on(2), broken)},
+			want: decided{Remove: []string{"c"}, Broken: []string{"c"}},
+			says: `2 of 2 Servers are ready. spec.places must be numbers and ranges such as 0-2,5: "5-3" ends before it begins: correct it; until then no Servers are made or replaced.`,
+		},
+		"more than there may be": {
+			places: strings.Repeat("0-99999,", 7499) + "0-99999", servers: []server{has("a", 0, on(0))},
+			says: `1 of 2 Servers are ready. spec.places must be numbers and ranges such as 0-2,5: it has more than 10000 places: correct it; until then no Servers are made or replaced.`,
+		},
+		"too few": {
+			places: "4", want: decided{Create: 1},
+			says: "0 of 2 Servers are ready. spec.places has 1 for 2 Servers: name more, or lower replicas.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lobbies()
+			f.Spec.Places, f.Spec.UpdateStrategy = c.places, v1alpha1.FleetUpdateRolling
+			at, err := r.observePlaces(t.Context(), f, c.servers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := planPlaces(t0, &f.Spec, at, c.servers, backoff{})
+			if diff := cmp.Diff(c.want, decide(p)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+			setStatus(t0, f, c.servers, p, backoff{})
+			got := meta.FindStatusCondition(f.Status.Conditions, conditions.Ready)
+			if got.Status != metav1.ConditionFalse || got.Reason != reasons.PlacesInvalid || got.Message != c.says {
+				t.Errorf("Ready is %s %s: %s\nwant %s", got.Status, got.Reason, got.Message, c.says)
 			}
 		})
 	}

@@ -38,6 +38,8 @@ type plan struct {
 	places []int32
 	// taken is the name of somebody else's Server that a place should have; empty: none.
 	taken string
+	// problem is what is wrong with spec.places; empty: nothing.
+	problem string
 	// drain and remove are Servers that go: once they are empty, or at once.
 	drain, remove []*server
 	// broken are those of drain and remove that go because they are Unhealthy, and ended are

@@ -75,7 +75,7 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 		return condition.False(kind, reasons.Draining, "The Fleet is being deleted; %s players to leave.", text.ServersWait(c.active+c.draining))
 	}
 	refused := b.refusal != "" && (p.create > 0 || p.refused)
-	if c.ready >= desired && !refused {
+	if c.ready >= desired && !refused && p.problem == "" {
 		return condition.True(kind, reasons.OK, "%s", allReady(desired, c, p))
 	}
 	progress := fmt.Sprintf("%d of %d Servers are ready.", c.ready, desired)
@@ -83,6 +83,8 @@ func ready(f *v1alpha1.Fleet, c counts, p plan, b backoff) metav1.Condition {
 	case refused:
 		return condition.False(kind, reasons.ServerRefused, "%s The API server refuses new ones, and is asked again at %s: %s",
 			progress, clock(b.refusedUntil), b.refusal)
+	case p.problem != "":
+		return condition.False(kind, reasons.PlacesInvalid, "%s %s", progress, p.problem)
 	case p.taken != "":
 		return condition.False(kind, reasons.NameTaken,
 			"%s Server %s has the name of one of its places and isn't this Fleet's: delete it, or give the Fleet another name.", progress, p.taken)

@@ -6,7 +6,9 @@ package places
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/cpuset"
@@ -18,6 +20,10 @@ import (
 // None is the place of a Server that has none.
 const None = int32(-1)
 
+// Most is how many places spec.places may name: as many as a Fleet may have Servers. A place that
+// is named twice counts twice.
+const Most = 10_000
+
 // Wanted are the places that a Fleet's Servers are to have, the lowest first, and no more than
 // spec.replicas.
 func Wanted(spec *v1alpha1.FleetSpec) ([]int32, error) {
@@ -28,15 +34,51 @@ func Wanted(spec *v1alpha1.FleetSpec) ([]int32, error) {
 	if spec.Places == "" || n == 0 {
 		return First(n), nil
 	}
-	set, err := cpuset.Parse(spec.Places)
+	all, err := parse(spec.Places)
 	if err != nil {
 		return nil, fmt.Errorf("spec.places must be numbers and ranges such as 0-2,5: %w", err)
 	}
-	var all []int32
-	for _, place := range set.List() {
-		all = append(all, int32(place)) //nolint:gosec // the API server bounds its digits
-	}
 	return all[:min(len(all), int(n))], nil
+}
+
+// parse reads spec.places: each place once, the lowest first. A few characters can name very many
+// places, so that they are counted before any is added.
+func parse(text string) ([]int32, error) {
+	var all []int32
+	for item := range strings.SplitSeq(text, ",") {
+		first, last, ranged := strings.Cut(item, "-")
+		if !ranged {
+			last = first
+		}
+		from, err := number(first)
+		if err != nil {
+			return nil, err
+		}
+		to, err := number(last)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case from > to:
+			return nil, fmt.Errorf("%q ends before it begins", item)
+		case int(to-from) >= Most-len(all):
+			return nil, fmt.Errorf("it has more than %d places", Most)
+		}
+		for place := from; place <= to; place++ {
+			all = append(all, place)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// number reads a place. The API server lets it have five digits.
+func number(word string) (int32, error) {
+	n, err := strconv.ParseUint(word, 10, 20)
+	if err != nil {
+		return 0, fmt.Errorf("%.20q is no number of a place", word)
+	}
+	return int32(n), nil
 }
 
 // First are the first n places.
