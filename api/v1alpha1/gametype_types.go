@@ -62,7 +62,8 @@ type GameTypeSpec struct {
 	// replicas is how many Servers there are to be while the game is awake. Servers that drain,
 	// and those that an update adds for a while, come on top. Sleep, wake and autoscalers don't
 	// change it: what they want is in scale, which begins with this number and follows each
-	// change of it. The number of a sleeping game may be changed without waking it.
+	// change of it, unless a GameAutoscaler scales the game. The number of a sleeping game may
+	// be changed without waking it.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0

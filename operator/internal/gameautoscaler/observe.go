@@ -83,7 +83,7 @@ func (r *Reconciler) readTarget(ctx context.Context, t *scalable) (found bool, e
 	} else {
 		gt := &v1alpha1.GameType{}
 		object, err = gt, r.Client.Get(ctx, key, gt)
-		t.desired, t.updating = gametype.Replicas(&gt.Spec), updating(gt.Status.Conditions)
+		t.desired, t.updating = gametype.AutoscaledReplicas(&gt.Spec), updating(gt.Status.Conditions)
 	}
 	if apierrors.IsNotFound(err) {
 		return false, nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +41,8 @@ const refusedRetry = 15 * time.Second
 
 // Reconciler keeps what each GameType asks for.
 type Reconciler struct {
-	// Client reads from the cache, which has the indexes of SetupIndexes here and of package
-	// fleet, and writes to the API server. Its Services must have their annotations where they
+	// Client reads from the cache, which has the indexes of SetupIndexes here and of packages
+	// fleet and index, and writes to the API server. Its Services must have their annotations where they
 	// have wellknown.GameTypeLabel.
 	Client client.Client
 	// Events takes the events for users.
@@ -79,10 +78,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	if scale := scaleOf(&gt.Spec); !equality.Semantic.DeepEqual(gt.Spec.Scale, &scale) {
-		if err := r.setScale(ctx, gt, scale); err != nil {
-			return reconcile.Result{}, err
-		}
+	if err := r.followReplicas(ctx, gt); err != nil {
+		return reconcile.Result{}, err
 	}
 	if gt.Status.Selector == "" {
 		if err := r.tellSelector(ctx, gt); err != nil {

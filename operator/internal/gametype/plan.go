@@ -391,6 +391,11 @@ const (
 // Replicas is how many Servers a GameType is to have now; 0 while it sleeps.
 func Replicas(spec *v1alpha1.GameTypeSpec) int32 { return scaleOf(spec).Replicas }
 
+// AutoscaledReplicas is the same for a GameType that a GameAutoscaler scales.
+func AutoscaledReplicas(spec *v1alpha1.GameTypeSpec) int32 {
+	return autoscaled(spec, scaleOf(spec)).Replicas
+}
+
 func sum(list []int32) int32 {
 	total := int32(0)
 	for _, n := range list {

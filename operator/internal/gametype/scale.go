@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/index"
 )
 
 // scaleOf is how many Servers there are to be now. Sleep, wake and autoscalers change it, and a
 // change of spec.replicas does; but the number of a sleeping game may change without waking it.
-// Only where spec.replicas itself was 0 does another number mean that the game is to run.
+// Only where spec.replicas itself was 0 does another number mean that the game is to run. See
+// autoscaled for a GameType that a GameAutoscaler scales.
 func scaleOf(spec *v1alpha1.GameTypeSpec) v1alpha1.GameTypeScale {
 	awake := ptr.Deref(spec.Replicas, 1)
 	scale := v1alpha1.GameTypeScale{Replicas: awake, Of: &awake}
@@ -22,6 +25,31 @@ func scaleOf(spec *v1alpha1.GameTypeSpec) v1alpha1.GameTypeScale {
 		scale.Replicas = s.Replicas
 	}
 	return scale
+}
+
+// autoscaled is a scale of a GameType that a GameAutoscaler scales: what that set stays, within the
+// bounds of its behavior, while the game is awake. Another spec.replicas is for the next wake.
+func autoscaled(spec *v1alpha1.GameTypeSpec, scale v1alpha1.GameTypeScale) v1alpha1.GameTypeScale {
+	if s := spec.Scale; s != nil && s.Replicas > 0 && *scale.Of > 0 {
+		scale.Replicas = s.Replicas
+	}
+	return scale
+}
+
+// followReplicas brings the scale to what spec.replicas asks for.
+func (r *Reconciler) followReplicas(ctx context.Context, gt *v1alpha1.GameType) error {
+	scale := scaleOf(&gt.Spec)
+	if equality.Semantic.DeepEqual(gt.Spec.Scale, &scale) {
+		return nil
+	}
+	gas, err := index.AutoscalerOf(ctx, r.Client, gt.Namespace, kind.Kind, gt.Name)
+	if err != nil {
+		return err
+	}
+	if gas != nil {
+		scale = autoscaled(&gt.Spec, scale)
+	}
+	return r.setScale(ctx, gt, scale)
 }
 
 // setScale writes the scale.
