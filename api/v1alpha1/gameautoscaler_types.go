@@ -219,7 +219,7 @@ type GameAutoscalerStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// currentReplicas is the number of the target's Servers that neither drain nor are being
-	// deleted.
+	// deleted, and whose node isn't lost.
 	// +optional
 	CurrentReplicas int32 `json:"currentReplicas"`
 

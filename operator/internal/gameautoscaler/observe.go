@@ -135,9 +135,10 @@ func (r *Reconciler) observe(ctx context.Context, t *scalable) (planner.Observed
 	return o, nil
 }
 
-// count adds a Server.
+// count adds a Server. One whose node is lost counts as little as one that is gone: a Fleet has another
+// in its stead.
 func count(o *planner.Observed, s *v1alpha1.Server) {
-	if s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs() {
+	if s.Spec.Drain || !s.DeletionTimestamp.IsZero() || !s.Spec.Runs() || lost(s) {
 		return
 	}
 	o.Current++
@@ -157,6 +158,12 @@ func count(o *planner.Observed, s *v1alpha1.Server) {
 	}
 	o.Ready++
 	o.Capacity += capacity
+}
+
+// lost reports whether a Server's node is lost.
+func lost(s *v1alpha1.Server) bool {
+	c := meta.FindStatusCondition(s.Status.Conditions, conditions.Ready)
+	return c != nil && c.Status != metav1.ConditionTrue && c.Reason == reasons.NodeLost
 }
 
 // needsReports reports whether a spec has policies that go by what Servers report now.

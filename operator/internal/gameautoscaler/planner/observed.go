@@ -6,7 +6,8 @@ import "time"
 type Observed struct {
 	// Desired is how many Servers are asked for now; 0 while the target sleeps.
 	Desired int32
-	// Current is the number of Servers that neither drain nor are being deleted, Ready how many
+	// Current is the number of Servers that neither drain nor are being deleted, and whose node
+	// isn't lost, Ready how many
 	// of them take players (in state Ready, Allocated or Reserved), and Empty how many of those are
 	// in state Ready, so neither of the others, with nobody playing there.
 	Current, Ready, Empty int32
