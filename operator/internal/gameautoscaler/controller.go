@@ -78,8 +78,9 @@ type Reconciler struct {
 	states kit.States[state]
 }
 
-// state is the controller's memory of one object between passes. All of it can be lost: Servers
-// are then taken away later than they might be.
+// state is the controller's memory of one object between passes. All of it can be lost: windows and
+// delays then begin with what there is, and cooldowns with status.lastScaleTime, so that Servers are
+// taken away, or added, later than they might be.
 type state struct {
 	// begun is set once history has begun, with what the status knew.
 	begun   bool

@@ -38,10 +38,19 @@ func buffer(now time.Time, p *v1alpha1.BufferPolicy, delay window, o Observed) (
 	delay = delay.add(now, length, *w.replicas, higher)
 	if most := delay[0].wish; most > *w.replicas {
 		left := delay.left(now, length)
-		w = wants(most, reasons.BufferDelayed, fmt.Sprintf("%s It wished %d within the last %s.", why, most, length))
+		w = wants(most, reasons.BufferDelayed, fmt.Sprintf("%s %d were wished for within the last %s.", why, most, length))
 		w.again = now.Add(left)
 	}
 	return w, delay
+}
+
+// begunDelay is the delay of a buffer of which nobody knows what it wished, since the operator was
+// restarted for instance: what there is counts as wished, as far as the buffer may wish it.
+func begunDelay(now time.Time, p *v1alpha1.BufferPolicy, o Observed) window {
+	if durationOr(p.ScaleDownDelay, 0) == 0 {
+		return nil
+	}
+	return window{{now, min(o.Desired, or(p.MaxReplicas, maxReplicas))}}
 }
 
 // buffered is what the buffer asks for, and a sentence about it.

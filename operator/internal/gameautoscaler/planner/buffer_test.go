@@ -108,3 +108,30 @@ func TestABufferKeepsItsDelayWhileItWaits(t *testing.T) {
 		t.Errorf("(-want +got):\n%s%s", diff, got.message)
 	}
 }
+
+// A new leader knows nothing of what was wished, and takes nothing away before the delay is over.
+func TestABufferBeginsItsDelayWithWhatThereIs(t *testing.T) {
+	policy := v1alpha1.BufferPolicy{Servers: new(intstr.FromInt32(1)), ScaleDownDelay: seconds(600)}
+	spec := fast(v1alpha1.AutoscalerPolicy{Name: "room", Buffer: &policy})
+	eight := awake(8).with(func(o *Observed) { o.Empty = 7 })
+	for name, h := range map[string]History{
+		"a new leader":                           HistoryOf(&v1alpha1.GameAutoscaler{}),
+		"a target that could not be scaled long": Make(at(-60), &spec, History{}, eight).History.Untargeted(),
+	} {
+		p := Make(at(0), &spec, h, eight)
+		if p.Desired != 8 {
+			t.Errorf("%s: it comes to %d Servers at once", name, p.Desired)
+		}
+		if p = Make(at(599), &spec, p.History, eight); p.Desired != 8 {
+			t.Errorf("%s: it comes to %d Servers before the delay is over", name, p.Desired)
+		}
+		if p = Make(at(600), &spec, p.History, eight); p.Desired != 2 {
+			t.Errorf("%s: it comes to %d Servers after the delay", name, p.Desired)
+		}
+	}
+	// There are more than the policy may ever wish.
+	policy.MaxReplicas = new(int32(5))
+	if p := Make(at(0), &spec, History{}, eight); p.Desired != 5 {
+		t.Errorf("with a ceiling it comes to %d Servers", p.Desired)
+	}
+}

@@ -59,7 +59,7 @@ func (h History) Learns(before History) bool {
 func HistoryOf(gas *v1alpha1.GameAutoscaler) History {
 	h := History{weeks: weeksOf(gas)}
 	if last := gas.Status.LastScaleTime; last != nil {
-		h.lastDown = last.Time // after any change none are taken away for a while
+		h.lastUp, h.lastDown = last.Time, last.Time // it doesn't know which of the two it was
 	}
 	return h
 }

@@ -50,6 +50,8 @@ type History struct {
 	weeks map[string]weekly
 	// played is set once anybody has played since the target woke.
 	played bool
+	// slept is set where the target slept on the last pass.
+	slept bool
 }
 
 // keepDelay and keepWeeks put away what is to be kept of a policy.

@@ -53,7 +53,7 @@ func Make(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h History, o Observe
 		return leftAlone(o, h)
 	}
 	asleep := o.Desired == 0
-	next := History{lastUp: h.lastUp, lastDown: h.lastDown, played: !asleep && (h.played || o.Players > 0)}
+	next := History{lastUp: h.lastUp, lastDown: h.lastDown, slept: asleep, played: !asleep && (h.played || o.Players > 0)}
 	h.played = next.played
 
 	// What does each policy wish?

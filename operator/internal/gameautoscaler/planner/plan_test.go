@@ -491,3 +491,14 @@ func TestActivePlayersFollowAnEvening(t *testing.T) {
 		t.Errorf("every twenty minutes there are (-want +got):\n%s", diff)
 	}
 }
+
+// A new leader adds none before the cooldown is over, either.
+func TestCooldownsOutlastTheLeader(t *testing.T) {
+	spec := changed(fast(ask), func(s *v1alpha1.GameAutoscalerSpec) { s.Behavior.ScaleUp.Cooldown = seconds(300) })
+	gas := &v1alpha1.GameAutoscaler{Status: v1alpha1.GameAutoscalerStatus{LastScaleTime: &metav1.Time{Time: at(0)}}}
+	for second, want := range map[int]int32{60: 3, 299: 3, 300: 5} {
+		if p := Make(at(second), &spec, HistoryOf(gas), answered(awake(3), 5)); p.Desired != want {
+			t.Errorf("%d s after the last change it comes to %d Servers, want %d", second, p.Desired, want)
+		}
+	}
+}

@@ -39,6 +39,9 @@ func evaluate(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.Auto
 	asleep := o.Desired == 0
 	w := wish{}
 	delay := h.delays[p.Name]
+	if p.Buffer != nil && len(delay) == 0 && !h.slept {
+		delay = begunDelay(now, p.Buffer, o)
+	}
 	switch {
 	case p.Forecast != nil:
 		var remembered weekly
