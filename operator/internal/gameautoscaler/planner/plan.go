@@ -104,6 +104,10 @@ func Make(now time.Time, spec *v1alpha1.GameAutoscalerSpec, h History, o Observe
 	c := paced(now, spec, next, o.Desired, wished, heldBy(o, failed, reports))
 	p.Desired = c.replicas
 	p.RequeueAfter.AtMost(c.requeueAfter.Duration())
+	if failed != nil {
+		// It might have wished what there is.
+		next.downs = added(h.downs, now, downWindow(spec), max(wished, o.Desired), higher, o.Desired)
+	}
 	p.History = next.changed(now, o.Desired, p.Desired)
 
 	p.active = verdict{metav1.ConditionTrue, reasons.PoliciesEvaluated, wishedBy(highest, wished)}

@@ -502,3 +502,28 @@ func TestCooldownsOutlastTheLeader(t *testing.T) {
 		}
 	}
 }
+
+// A policy that can't be evaluated may have wished what there is. Once it can nothing goes before
+// the window is over.
+func TestAFailureBeginsTheWindowAnew(t *testing.T) {
+	r := run{spec: changed(fast(ask, evening), func(s *v1alpha1.GameAutoscalerSpec) {
+		low := *evening.Schedule
+		low.Replicas = 2
+		s.Policies = []v1alpha1.AutoscalerPolicy{ask, {Name: "evening", Schedule: &low}}
+		s.Behavior.ScaleDown.StabilizationWindow = seconds(300)
+	}), desired: 8}
+	r.pass(t, at(0), answered(awake(8), 8))
+	for second := 30; second <= 900; second += 30 {
+		if p := r.pass(t, at(second), failedToAnswer(awake(8))); p.Desired != 8 {
+			t.Fatalf("%d after %d s without an answer", p.Desired, second)
+		}
+	}
+	for _, s := range []struct {
+		at   int
+		want int32
+	}{{930, 8}, {1229, 8}, {1230, 2}} {
+		if p := r.pass(t, at(s.at), answered(awake(8), 2)); p.Desired != s.want {
+			t.Errorf("%d after %d s, want %d: %+v", p.Desired, s.at, s.want, p.able)
+		}
+	}
+}
