@@ -93,7 +93,7 @@ func (f field) parse(list string) (uint64, error) {
 				if to, err = f.number(last); err != nil {
 					return 0, err
 				}
-				if to == 0 && f.most == 7 {
+				if to == 0 && from > 0 && f.most == 7 {
 					to = 7 // up to Sunday
 				}
 			case !stepped:

@@ -111,6 +111,9 @@ func TestWindowsOpenRightOnBothClockChangesOfTheYear(t *testing.T) {
 		"one of the two days":            {"UTC", "2026-01-01 00:00", "0 0 13 * FRI", []string{"2026-01-02 00:00 UTC", "2026-01-09 00:00 UTC", "2026-01-13 00:00 UTC"}},
 		"both of the two days":           {"UTC", "2026-01-01 00:00", "0 0 */13 * FRI", []string{"2026-02-27 00:00 UTC", "2026-03-27 00:00 UTC"}},
 		"Sunday by its other number":     {"UTC", "2026-01-01 00:00", "0 0 * * 7", []string{"2026-01-04 00:00 UTC", "2026-01-11 00:00 UTC"}},
+		"Sunday alone, as a range":       {"UTC", "2026-01-01 00:00", "0 0 * * SUN-SUN", []string{"2026-01-04 00:00 UTC", "2026-01-11 00:00 UTC"}},
+		"the same by its number":         {"UTC", "2026-01-01 00:00", "0 0 * * 0-0", []string{"2026-01-04 00:00 UTC", "2026-01-11 00:00 UTC"}},
+		"by both of its numbers":         {"UTC", "2026-01-01 00:00", "0 0 * * 7-0", []string{"2026-01-04 00:00 UTC", "2026-01-11 00:00 UTC"}},
 		"up to Sunday":                   {"UTC", "2026-01-01 00:00", "0 0 * * SAT-SUN", []string{"2026-01-03 00:00 UTC", "2026-01-04 00:00 UTC", "2026-01-10 00:00 UTC"}},
 		"from a minute on, every twenty": {"UTC", "2026-01-01 00:00", "5/20 0 * * *", []string{"2026-01-01 00:05 UTC", "2026-01-01 00:25 UTC", "2026-01-01 00:45 UTC", "2026-01-02 00:05 UTC"}},
 	} {
