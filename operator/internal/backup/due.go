@@ -68,9 +68,11 @@ func due(now time.Time, n need) decision {
 		if err != nil {
 			d.problem = fmt.Errorf("spec.backup.schedule: %w", err)
 		} else {
-			if next, ok := t.Next(now); ok {
-				d.requeueAfter.AtMost(next.Sub(now))
+			next, ok := t.Next(now)
+			if !ok {
+				next = now.Add(schedule.LookAgain)
 			}
+			d.requeueAfter.AtMost(next.Sub(now))
 			if last, ok := t.Last(now, missedFor); ok && last.After(n.since) && !began(n.backups, last, false) {
 				wanted, d.cause = last, causeSchedule
 			}

@@ -78,6 +78,7 @@ func TestWhenACopyIsDue(t *testing.T) {
 		"failed at that time":                         {notOnSleep: true, schedule: daily, used: 99 * hour, backups: list{made("a", 5*time.Minute, v1alpha1.CopyFailed)}, after: 5 * time.Minute},
 		"a time before there was an owner":            {notOnSleep: true, schedule: daily, since: hour, used: hour, after: 16 * hour},
 		"in another zone":                             {notOnSleep: true, schedule: &v1alpha1.BackupSchedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo"}, since: 18 * hour, used: hour, cause: causeSchedule, after: 7 * hour},
+		"a time that comes in many years":             {notOnSleep: true, schedule: &v1alpha1.BackupSchedule{Cron: "0 0 29 2 */7"}, used: hour, after: 24 * hour},
 		"a schedule that can't be read":               {notOnSleep: true, schedule: &v1alpha1.BackupSchedule{Cron: "99 4 * * *"}, used: hour, problem: true},
 		"one that can't be read, and it sleeps":       {schedule: &v1alpha1.BackupSchedule{Cron: "99 4 * * *"}, used: hour, problem: true, cause: causeSleep},
 	} {

@@ -6,6 +6,10 @@ import "time"
 // years to the next leap day.
 const horizon = 5 * 366 * 24 * time.Hour
 
+// LookAgain is when to look again where nothing is due within that: a leap day that is a Sunday, for
+// instance, comes every 28 years.
+const LookAgain = 24 * time.Hour
+
 // last is the last time within length before now, and not as long ago as that, at which the
 // expression is due by the clocks of a zone.
 //

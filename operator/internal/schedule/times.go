@@ -29,5 +29,6 @@ func (t Times) Last(now time.Time, within time.Duration) (time.Time, bool) {
 	return t.cron.last(now, t.zone, within)
 }
 
-// Next is the first of them after now; false: there is none within the next years.
+// Next is the first of them after now; false: there is none within the next years,
+// see LookAgain.
 func (t Times) Next(now time.Time) (time.Time, bool) { return t.cron.next(now, t.zone) }

@@ -79,7 +79,7 @@ func (o *Opening) extend(i int, closes time.Time) {
 }
 
 // Next is when a window opens next, and the index of that; false: none does within the next
-// years.
+// years, see LookAgain.
 func Next(now time.Time, windows ...Window) (opens time.Time, which int, ok bool) {
 	for i, w := range windows {
 		if next, found := w.cron.next(now, w.zone); found && (!ok || next.Before(opens)) {

@@ -81,6 +81,7 @@ func (v *Verdict) decideByWindows(now time.Time, es *v1alpha1.ElasticService) {
 	}
 	opens, which, ok := schedule.Next(now, windows...)
 	if !ok {
+		v.changesAt(now.Add(schedule.LookAgain))
 		return
 	}
 	v.Opens, v.OpensBy = opens, names[which]

@@ -100,6 +100,7 @@ func TestWindowsKeepAServiceAwake(t *testing.T) {
 		"ahead":                                {3 * time.Minute, []v1alpha1.TimeWindow{evening}, "2026-06-01 17:57:00 CEST", want{"2026-06-01 23:00:00 CEST", "awake[0]", "2026-06-01 18:00:00 CEST"}},
 		"ahead of the hour that is none":       {3 * time.Minute, []v1alpha1.TimeWindow{window("30 2 * * *", time.Hour)}, "2026-03-29 01:57:00 CET", want{"2026-03-29 04:00:00 CEST", "awake[0]", "2026-03-29 03:00:00 CEST"}},
 		"ahead of another, in one":             {3 * time.Minute, []v1alpha1.TimeWindow{midday, window("30 13 * * *", time.Hour)}, "2026-06-01 13:00:00 CEST", want{"2026-06-01 14:30:00 CEST", "awake[1]", "2026-06-01 13:27:00 CEST"}},
+		"one that opens in many years":         {0, []v1alpha1.TimeWindow{window("0 0 29 2 */7", time.Hour)}, "2026-06-01 17:00:00 CEST", want{Next: "2026-06-02 17:00:00 CEST"}},
 		"never long ahead":                     {time.Hour, []v1alpha1.TimeWindow{evening}, "2026-06-01 17:00:00 CEST", want{Next: "2026-06-01 17:45:00 CEST"}},
 		"one that can't be read": {
 			0,

@@ -20,7 +20,9 @@ func scheduled(now time.Time, p *v1alpha1.SchedulePolicy) wish {
 	if !open {
 		next, _, ok := schedule.Next(now, window)
 		if !ok {
-			return rests(reasons.WindowClosed, "No window opens in the next years.")
+			w := rests(reasons.WindowClosed, "No window opens in the next years.")
+			w.again = now.Add(schedule.LookAgain)
+			return w
 		}
 		w := rests(reasons.WindowClosed, "The next window opens at "+schedule.Clock(next)+".")
 		w.again = next

@@ -51,7 +51,7 @@ func TestAScheduleWishesWhileItsWindowIsOpen(t *testing.T) {
 		"New York's doubled hour":  {"15 1 * * SUN", newYork, time.Hour, "2026-11-01 01:20:00 EST", want{7, reasons.WindowOpen, "2026-11-01 02:15:00 EST"}},
 		"no zone is UTC":           {"0 18 * * *", "", time.Hour, "2026-06-01 18:10:00 UTC", want{7, reasons.WindowOpen, "2026-06-01 19:00:00 UTC"}},
 		"a week":                   {"0 0 * * MON", "UTC", 168 * time.Hour, "2026-06-03 12:00:00 UTC", want{7, reasons.WindowOpen, "2026-09-28 00:00:00 UTC"}},
-		"beyond all years":         {"0 0 29 2 */7", "UTC", time.Hour, "2026-06-03 12:00:00 UTC", want{-1, reasons.WindowClosed, ""}},
+		"beyond all years":         {"0 0 29 2 */7", "UTC", time.Hour, "2026-06-03 12:00:00 UTC", want{-1, reasons.WindowClosed, "2026-06-04 12:00:00 UTC"}},
 		"no cron":                  {"0 18 * *", "UTC", time.Hour, "2026-06-03 12:00:00 UTC", want{-2, reasons.ScheduleInvalid, ""}},
 		"no zone of the database":  {"0 18 * * *", "Europe/Atlantis", time.Hour, "2026-06-03 12:00:00 UTC", want{-2, reasons.ScheduleInvalid, ""}},
 		"the operator's own zone":  {"0 18 * * *", "Local", time.Hour, "2026-06-03 12:00:00 UTC", want{-2, reasons.ScheduleInvalid, ""}},
