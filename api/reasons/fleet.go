@@ -12,4 +12,7 @@ const (
 	// OnDelete means that Servers of an earlier template stay, because
 	// updateStrategy is OnDelete.
 	OnDelete = "OnDelete"
+	// AllocatedRemain means that the only Servers of an earlier template are Allocated
+	// ones, which stay until their games end.
+	AllocatedRemain = "AllocatedRemain"
 )

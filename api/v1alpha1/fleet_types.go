@@ -199,7 +199,7 @@ type FleetStatus struct {
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
 
-	// updatedReplicas is how many of them are of the template as it is.
+	// updatedReplicas is how many of them are of the template as it is, or on a node that is lost.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas"`
 

@@ -126,6 +126,24 @@ func TestConditionUpdated(t *testing.T) {
 			status: metav1.ConditionFalse, reason: "Updating",
 			message: "2 of 3 Servers are of an earlier template and replaced as new ones get ready; Allocated ones stay until their games end.",
 		},
+		"Rolling, and an Allocated one is left beside others": {
+			update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 1, outdated, allocated), has("b", 0, outdated)},
+			status: metav1.ConditionFalse, reason: "Updating",
+			message: "2 of 2 Servers are of an earlier template and replaced as new ones get ready; Allocated ones stay until their games end.",
+		},
+		"Rolling, and Allocated ones alone are left": {
+			update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 1, outdated, allocated), has("b", 0), has("c", 0, outdated, lost)},
+			status: metav1.ConditionFalse, reason: "AllocatedRemain",
+			message: "1 of 3 Servers is of an earlier template and Allocated, until the games there end.",
+		},
+		"Rolling, and one whose node is lost is left": {
+			update: v1alpha1.FleetUpdateRolling, servers: []server{has("a", 1, outdated, lost), has("b", 0)},
+			status: metav1.ConditionTrue, reason: "Updated", message: "All Servers that take players are of the template.",
+		},
+		"OnDelete, and an Allocated one": {
+			servers: []server{has("a", 1, outdated, allocated)}, status: metav1.ConditionFalse, reason: "OnDelete",
+			message: "1 of 1 Servers is of an earlier template. With updateStrategy OnDelete they stay until something else ends them; Rolling replaces them.",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

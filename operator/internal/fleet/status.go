@@ -35,6 +35,8 @@ func setStatus(now time.Time, f *v1alpha1.Fleet, servers []server, p plan, b bac
 type counts struct {
 	active, ready, updated, allocated, draining int32
 	players, capacity                           int32
+	// remain are those of an earlier template that only their games end.
+	remain int32
 	// waiting is the oldest one that should be ready and isn't.
 	waiting *server
 }
@@ -49,8 +51,11 @@ func count(servers []server) counts {
 			continue
 		}
 		c.active++
-		if !s.outdated {
+		switch {
+		case !s.outdated, s.lost: // one that is lost has a successor, or can have none
 			c.updated++
+		case s.allocated:
+			c.remain++
 		}
 		if !s.up() {
 			if c.waiting == nil || byAge(s, c.waiting) < 0 {
@@ -105,6 +110,8 @@ func updated(f *v1alpha1.Fleet, c counts) metav1.Condition {
 	switch {
 	case outdated == 0:
 		return condition.True(kind, reasons.Updated, "All Servers that take players are of the template.")
+	case f.Spec.UpdateStrategy == v1alpha1.FleetUpdateRolling && c.remain == outdated:
+		return condition.False(kind, reasons.AllocatedRemain, "%s of an earlier template and Allocated, until the games there end.", are(outdated, c.active))
 	case f.Spec.UpdateStrategy == v1alpha1.FleetUpdateRolling:
 		return condition.False(kind, reasons.Updating, "%s of an earlier template and replaced as new ones get ready; Allocated ones stay until their games end.", are(outdated, c.active))
 	default:

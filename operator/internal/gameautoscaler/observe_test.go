@@ -52,3 +52,15 @@ func TestServersThatTakePlayersAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// Allocated Servers of an earlier template may stay for long, and keep no others from being taken away.
+func TestAnUpdateIsUnderWayWhileServersAreReplaced(t *testing.T) {
+	for reason, want := range map[string]bool{
+		reasons.Updating: true, reasons.AllocatedRemain: false, reasons.OnDelete: false,
+	} {
+		list := []metav1.Condition{{Type: conditions.Updated, Status: metav1.ConditionFalse, Reason: reason}}
+		if got := updating(list); got != want {
+			t.Errorf("%s: an update is under way: %t, want %t", reason, got, want)
+		}
+	}
+}
