@@ -23,9 +23,11 @@ const (
 	perNamespace = 64
 	perEndpoint  = 16
 	// maxEndpoints is how many endpoints are remembered, with two idle connections each at most,
-	// and namespaceEndpoints how many of a namespace.
+	// and namespaceEndpoints how many of a namespace. freeEndpoints of each there may be beside
+	// that, while they are asked: some namespaces full of slow ones keep nobody else's out.
 	maxEndpoints       = 1024
 	namespaceEndpoints = 128
+	freeEndpoints      = 8
 )
 
 // Options are what a Client needs.
@@ -72,7 +74,7 @@ func New(options Options) *Client {
 	c := &Client{
 		options:     options,
 		clock:       options.Clock,
-		endpoints:   newEndpoints(maxEndpoints, namespaceEndpoints),
+		endpoints:   newEndpoints(maxEndpoints, namespaceEndpoints, freeEndpoints),
 		ofEndpoint:  fair.New(math.MaxInt, perEndpoint),
 		ofNamespace: fair.New(inFlight, perNamespace),
 		polls:       map[Subject]*poll{},

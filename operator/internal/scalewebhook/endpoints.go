@@ -26,9 +26,10 @@ type endpointState struct {
 
 // endpoints are the endpoints that are remembered. Their number is bounded in all and for each
 // namespace: the one that wasn't used for longest makes place, and loses no more than its idle
-// connections and the memory of its failures.
+// connections and the memory of its failures. Where all are asked a namespace that has fewer than
+// free of them may have one more, until nobody asks it.
 type endpoints struct {
-	most, each int
+	most, each, free int
 
 	mu    sync.Mutex
 	all   map[endpointKey]*endpointState
@@ -37,8 +38,8 @@ type endpoints struct {
 	made  int
 }
 
-func newEndpoints(most, each int) *endpoints {
-	return &endpoints{most: most, each: each, all: map[endpointKey]*endpointState{}, by: map[string]int{}}
+func newEndpoints(most, each, free int) *endpoints {
+	return &endpoints{most: most, each: each, free: free, all: map[endpointKey]*endpointState{}, by: map[string]int{}}
 }
 
 // acquire returns an endpoint's state. create makes its connections if there is none.
@@ -90,6 +91,9 @@ func (t *endpoints) release(now time.Time, s *endpointState) {
 	defer t.mu.Unlock()
 	s.users--
 	s.used = now
+	if s.users == 0 && len(t.all) > t.most {
+		t.forget(s)
+	}
 }
 
 // open returns the error of an endpoint's open circuit, if it is open.
@@ -132,7 +136,7 @@ func (t *endpoints) makePlace(namespace string) bool {
 		}
 	}
 	if oldest == nil {
-		return false
+		return t.by[namespace] < t.free
 	}
 	t.forget(oldest)
 	return true

@@ -129,7 +129,7 @@ func TestWhoGivesUpItsTurnLeavesNothingTaken(t *testing.T) {
 }
 
 func TestEndpointsAreBoundedAndForgotten(t *testing.T) {
-	table := newEndpoints(4, 2)
+	table := newEndpoints(4, 2, 0)
 	create := func() (*http.Transport, error) { return &http.Transport{}, nil }
 	key := func(namespace, url string) endpointKey { return endpointKey{namespace: namespace, url: url} }
 	take := func(now time.Time, namespace, url string) *endpointState {
@@ -166,5 +166,37 @@ func TestEndpointsAreBoundedAndForgotten(t *testing.T) {
 	take(now, "more", "1")
 	if table.all[key("games", "2")] != nil || table.by["games"] != 1 {
 		t.Errorf("an idle one is remembered after %v: %v", idleAfter, table.by)
+	}
+}
+
+// Namespaces that have all places between them, and ask without end, keep no others out.
+func TestNamespacesFullOfSlowWebhooksKeepNoOthersOut(t *testing.T) {
+	table := newEndpoints(4, 3, 2)
+	create := func() (*http.Transport, error) { return &http.Transport{}, nil }
+	take := func(namespace, url string) (*endpointState, error) {
+		return table.acquire(start, endpointKey{namespace: namespace, url: url}, create)
+	}
+	var asked []*endpointState
+	for _, of := range [][2]string{
+		{"hog-1", "1"}, {"hog-1", "2"}, {"hog-2", "1"}, {"hog-2", "2"}, // all four places
+		{"small", "1"}, {"small", "2"}, {"other", "1"},
+	} {
+		s, err := take(of[0], of[1])
+		if err != nil {
+			t.Errorf("endpoint %s of %s: %v", of[1], of[0], err)
+			continue
+		}
+		asked = append(asked, s)
+	}
+	for _, namespace := range []string{"hog-1", "small"} {
+		if _, err := take(namespace, "3"); ReasonOf(err) != Busy {
+			t.Errorf("a third one of %s beyond all places: %v", namespace, err)
+		}
+	}
+	for _, s := range asked {
+		table.release(start, s)
+	}
+	if len(table.all) != table.most {
+		t.Errorf("once none is asked there are %d endpoints, want %d", len(table.all), table.most)
 	}
 }
