@@ -278,6 +278,10 @@ func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Gam
 		Labels:        setByGame(server.Labels),
 		Annotations:   setByGame(server.Annotations),
 	}
+	if p := s.Players; p != nil && !s.Game.Reported && p.Current == 0 {
+		// Nothing has reported that nobody plays: the status has the spec's capacity alone.
+		game.Players = nil
+	}
 	if game.Counters == nil {
 		game.Counters = server.Spec.Counters
 	}

@@ -262,6 +262,7 @@ func TestRestored(t *testing.T) {
 		Counters: map[string]v1alpha1.Counter{"rooms": {Capacity: 3}}, Lists: map[string]v1alpha1.List{"l": {Capacity: 2}},
 		Labels: map[string]string{"agones.dev/sdk-a": "b"},
 	}
+	silent := server(capacity, func(s *v1alpha1.Server) { s.Status.Players = &v1alpha1.PlayersStatus{Capacity: 16} })
 	own := report(players(9))
 	late := report(players(9), func(r *reportapi.Report) { r.Sequence = 4 })
 	for name, c := range map[string]struct {
@@ -276,6 +277,7 @@ func TestRestored(t *testing.T) {
 		"nothing of another Pod in the status":    {s, "pod-2", nil, nil},
 		"nothing of another Pod in the memory":    {s, "pod-2", own, nil},
 		"nothing where nothing was ever reported": {server(unreported), "pod-1", nil, nil},
+		"no players where nobody counted them":    {silent, "pod-1", nil, &reportapi.Game{State: v1alpha1.GameReady}},
 	} {
 		if diff := cmp.Diff(c.want, restored(c.server, c.podUID, c.last)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -84,7 +84,7 @@ func (c *core) restore(g reportapi.Game, now time.Time) {
 		w.permission = say(g.Permission, at)
 	}
 	c.restorePhase(g, at, now)
-	if g.Players != nil {
+	if g.Players != nil && !c.uncounted(g) {
 		c.restorePlayers(*g.Players, at)
 	}
 	room := reportapi.MaxMetadataBytes - metadataBytes(c.labels, c.annotations)
@@ -121,6 +121,13 @@ func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
 	if g.Reported && !w.phase.said() {
 		w.phase = say(p, at)
 	}
+}
+
+// uncounted reports whether nothing has said that nobody plays. A Server whose spec has a capacity shows
+// that nevertheless, and a probed game that hasn't answered yet may have reported something else.
+func (c *core) uncounted(g reportapi.Game) bool {
+	booting := c.config.Probed && g.State == v1alpha1.GameStarting
+	return g.Players.Current == 0 && len(g.Players.IDs) == 0 && (!g.Reported || booting)
 }
 
 func (c *core) restorePlayers(p v1alpha1.PlayersStatus, at time.Time) {

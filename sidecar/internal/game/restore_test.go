@@ -278,7 +278,7 @@ func TestPlayersBeforeTheOperatorAnswersAreBounded(t *testing.T) {
 	config := sdkGame()
 	config.Capacity = 1
 	w := newWorld(t, config)
-	before := &reportapi.Game{State: v1alpha1.GameReady, Players: &v1alpha1.PlayersStatus{}}
+	before := &reportapi.Game{State: v1alpha1.GameReady, Players: &v1alpha1.PlayersStatus{Current: reportapi.MaxPlayerIDs}}
 	// Not its capacity, which who left may have made room in, but what can be named.
 	for i := range reportapi.MaxPlayerIDs {
 		w.connect(fmt.Sprint("new", i))
@@ -310,5 +310,31 @@ func TestWhetherAGameHasReportedIsRestored(t *testing.T) {
 			t.Errorf("reported %t, want %t", got, reported)
 		}
 		w.wantDeletable(reported)
+	}
+}
+
+// The status of a Server whose spec has a capacity shows that nobody plays before anything has said so.
+func TestThatNobodyPlaysIsRestoredWhereItWasReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		config    Config
+		was       reportapi.Game
+		state     v1alpha1.GameState
+		players   bool
+		deletable bool
+	}{
+		"a game that says nothing":           {denying(plainGame()), reportapi.Game{State: v1alpha1.GameReady}, v1alpha1.GameReady, false, false},
+		"a game that boots and is probed":    {denying(probedGame()), reportapi.Game{State: v1alpha1.GameStarting}, v1alpha1.GameStarting, false, false},
+		"one that boots and denied its end":  {denying(probedGame()), reportapi.Game{State: v1alpha1.GameStarting, Reported: true, Permission: v1alpha1.DeletionDenied}, v1alpha1.GameStarting, false, false},
+		"a game that has answered its probe": {denying(probedGame()), reportapi.Game{State: v1alpha1.GameReady, Reported: true}, v1alpha1.GameReady, true, true},
+		"a game that has said so":            {denying(plainGame()), reportapi.Game{State: v1alpha1.GameReady, Reported: true}, v1alpha1.GameReady, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.config)
+			c.was.Players = &v1alpha1.PlayersStatus{Capacity: 16}
+			w.answered(restoring(&c.was))
+			w.wantState(c.state)
+			w.wantPlayers(0, c.players)
+			w.wantDeletable(c.deletable)
+		})
 	}
 }
