@@ -291,9 +291,13 @@ func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Gam
 	return game
 }
 
+// setByGame is what a game may have set through the SDK. Somebody else may have set a value that is too long
+// to be reported.
 func setByGame(metadata map[string]string) map[string]string {
 	kept := maps.Clone(metadata)
-	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.HasPrefix(key, wellknown.SDKMetadataPrefix) })
+	maps.DeleteFunc(kept, func(key, value string) bool {
+		return !strings.HasPrefix(key, wellknown.SDKMetadataPrefix) || len(value) > reportapi.MaxAnnotationBytes
+	})
 	if len(kept) == 0 {
 		return nil
 	}

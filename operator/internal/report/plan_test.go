@@ -2,6 +2,7 @@ package report
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -249,7 +250,11 @@ func TestDue(t *testing.T) {
 func TestRestored(t *testing.T) {
 	s := server(func(s *v1alpha1.Server) {
 		s.Labels = map[string]string{"agones.dev/sdk-a": "b", "app": "lobby"}
-		s.Annotations = map[string]string{"note": "c"}
+		s.Annotations = map[string]string{
+			"note":                "c",
+			"agones.dev/sdk-most": strings.Repeat("x", reportapi.MaxAnnotationBytes),
+			"agones.dev/sdk-long": strings.Repeat("x", reportapi.MaxAnnotationBytes+1),
+		}
 		s.Spec.Counters = map[string]v1alpha1.Counter{"rooms": {Capacity: 3}}
 		s.Status.Players = &v1alpha1.PlayersStatus{Current: 4}
 		s.Status.Lists = map[string]v1alpha1.List{"l": {Capacity: 2}}
@@ -260,7 +265,8 @@ func TestRestored(t *testing.T) {
 		State: v1alpha1.GameReady, Reported: true, Permission: v1alpha1.DeletionDenied, ReservedUntil: new(noon),
 		Players:  &v1alpha1.PlayersStatus{Current: 4},
 		Counters: map[string]v1alpha1.Counter{"rooms": {Capacity: 3}}, Lists: map[string]v1alpha1.List{"l": {Capacity: 2}},
-		Labels: map[string]string{"agones.dev/sdk-a": "b"},
+		Labels:      map[string]string{"agones.dev/sdk-a": "b"},
+		Annotations: map[string]string{"agones.dev/sdk-most": strings.Repeat("x", reportapi.MaxAnnotationBytes)},
 	}
 	silent := server(capacity, func(s *v1alpha1.Server) { s.Status.Players = &v1alpha1.PlayersStatus{Capacity: 16} })
 	own := report(players(9))

@@ -170,9 +170,12 @@ func (c *core) join(ids []string, at time.Time) {
 }
 
 // restoreMetadata adds as much as fits to what was set since the start, and returns how many
-// bytes are left of the room.
+// bytes are left of the room. The operator would refuse each report with a value that is too long.
 func restoreMetadata(now, before map[string]string, room int) int {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if len(before[key]) > reportapi.MaxAnnotationBytes {
+			continue
+		}
 		size := len(key) + len(before[key])
 		if _, ok := now[key]; !ok && len(now) < reportapi.MaxMetadata && size <= room {
 			now[key] = before[key]

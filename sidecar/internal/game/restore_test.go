@@ -2,6 +2,9 @@ package game
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,6 +193,18 @@ func TestMetadataThatDoesntFitIsntRestored(t *testing.T) {
 	labels := w.Snapshot().Game.Labels
 	if len(labels) != reportapi.MaxMetadata || labels["agones.dev/sdk-new"] != "1" {
 		t.Errorf("%d labels, new one %q", len(labels), labels["agones.dev/sdk-new"])
+	}
+}
+
+func TestAnAnnotationThatCantBeReportedIsntRestored(t *testing.T) {
+	w := newWorld(t, sdkGame())
+	w.answered(restoring(&reportapi.Game{State: v1alpha1.GameReady, Annotations: map[string]string{
+		"agones.dev/sdk-long": strings.Repeat("x", reportapi.MaxAnnotationBytes+1),
+		"agones.dev/sdk-most": strings.Repeat("x", reportapi.MaxAnnotationBytes),
+	}}))
+	want := []string{"agones.dev/sdk-most"}
+	if diff := cmp.Diff(want, slices.Collect(maps.Keys(w.Snapshot().Game.Annotations))); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
 
