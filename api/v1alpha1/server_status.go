@@ -15,8 +15,8 @@ const (
 	ServerStarting ServerState = "Starting"
 	// ServerReady means that the game takes players.
 	ServerReady ServerState = "Ready"
-	// ServerAllocated means that somebody asked for the game by name, through the SDK: no
-	// scale-down takes it.
+	// ServerAllocated means that an Allocation has the Server, or that somebody asked for the
+	// game by name, through the SDK: no scale-down takes it.
 	ServerAllocated ServerState = "Allocated"
 	// ServerReserved means that the game is Allocated until a time that it named, see
 	// status.game.reservedUntil.
@@ -44,6 +44,11 @@ type ServerStatus struct {
 	// state is Pending, Starting, Ready, Allocated, Reserved, Draining, Stopped or Unhealthy.
 	// +optional
 	State ServerState `json:"state,omitempty"`
+
+	// allocated is set while an Allocation has the Server, or places on it. state is Allocated also
+	// where the game itself said so.
+	// +optional
+	Allocated bool `json:"allocated,omitempty"`
 
 	// replicas is 1 while the Server has a Pod, and 0 else.
 	// +optional

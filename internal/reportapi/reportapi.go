@@ -164,6 +164,8 @@ type Server struct {
 	Capacity int32                       `json:"capacity,omitempty"`
 	Counters map[string]v1alpha1.Counter `json:"counters,omitempty"`
 	Lists    map[string]v1alpha1.List    `json:"lists,omitempty"`
+	// Allocated is set while an Allocation has the Server, or places on it.
+	Allocated bool `json:"allocated,omitempty"`
 }
 
 // RecentPath is where an operator replica answers another, which has the operator's token, with

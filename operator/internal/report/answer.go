@@ -45,6 +45,7 @@ func unversioned(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType
 			Labels:            server.Labels,
 			Annotations:       visible(server.Annotations),
 			State:             state(server),
+			Allocated:         server.Status.Allocated,
 			Address:           address(server, pod),
 			PodIP:             pod.Status.PodIP,
 			NodeName:          pod.Spec.NodeName,

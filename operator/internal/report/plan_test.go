@@ -340,10 +340,11 @@ func TestAnswer(t *testing.T) {
 		"a deletion changes it": {func(s *v1alpha1.Server, _ *corev1.Pod) { s.DeletionTimestamp = &metav1.Time{Time: noon} }, true, func(a reportapi.Answer) bool {
 			return a.Drain && a.Shutdown && a.Server.DeletionTimestamp.Equal(noon)
 		}},
-		"a stop changes it":      {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.Running = new(false) }, true, func(a reportapi.Answer) bool { return a.Drain && a.Shutdown }},
-		"the state changes it":   {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.State = v1alpha1.ServerAllocated }, true, nil},
-		"the address changes it": {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.Address = "192.0.2.2" }, true, nil},
-		"a port changes it":      {func(_ *v1alpha1.Server, p *corev1.Pod) { p.Spec.Containers[1].Ports[0].HostPort++ }, true, nil},
+		"a stop changes it":        {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.Running = new(false) }, true, func(a reportapi.Answer) bool { return a.Drain && a.Shutdown }},
+		"the state changes it":     {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.State = v1alpha1.ServerAllocated }, true, nil},
+		"an Allocation changes it": {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.Allocated = true }, true, func(a reportapi.Answer) bool { return a.Server.Allocated }},
+		"the address changes it":   {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Status.Address = "192.0.2.2" }, true, nil},
+		"a port changes it":        {func(_ *v1alpha1.Server, p *corev1.Pod) { p.Spec.Containers[1].Ports[0].HostPort++ }, true, nil},
 		"a status that isn't written yet says what the Pod says": {func(s *v1alpha1.Server, _ *corev1.Pod) {
 			s.Status, s.Spec.Ports[0].Expose = v1alpha1.ServerStatus{}, v1alpha1.ExposeNone
 		}, true, func(a reportapi.Answer) bool {

@@ -110,6 +110,61 @@ func TestTheSDKsLife(t *testing.T) {
 	wantGameServer(t, next(), want)
 }
 
+// Games written for Agones wait until they see that they are Allocated. The Server's state, which follows the
+// game's own word late, shows nothing.
+func TestAnAllocationShowsThroughTheSDK(t *testing.T) {
+	operator := reports.New(t)
+	s := start(t, operator, "--readiness=SDK")
+	client := sdkpb.NewSDKClient(s.dial())
+	watch, err := client.WatchGameServer(t.Context(), &sdkpb.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocation := func(has bool) func() error {
+		return func() error {
+			operator.Tell(func(a *reportapi.Answer) { a.Server.Allocated = has })
+			return nil
+		}
+	}
+	late := func(state v1alpha1.ServerState) func() error {
+		return func() error {
+			operator.Tell(func(a *reportapi.Answer) { a.Server.State = state })
+			return nil
+		}
+	}
+	ready := func() error { _, err := client.Ready(t.Context(), &sdkpb.Empty{}); return err }
+	allocate := func() error { _, err := client.Allocate(t.Context(), &sdkpb.Empty{}); return err }
+	for _, step := range []struct {
+		name  string
+		do    func() error
+		shows string
+	}{
+		{"at first", nil, "Scheduled"},
+		{"an Allocation of a game that isn't Ready", allocation(true), "Scheduled"},
+		{"it is over", allocation(false), "Scheduled"},
+		{"Ready", ready, "Ready"},
+		{"an Allocation", allocation(true), "Allocated"},
+		{"it is over", allocation(false), "Ready"},
+		{"Allocate", allocate, "Allocated"},
+		{"the operator has seen that", late(v1alpha1.ServerAllocated), "Allocated"},
+		{"Ready, which the operator hasn't seen", ready, "Ready"},
+		{"an Allocation that begins before that", allocation(true), "Allocated"},
+	} {
+		if step.do != nil {
+			if err := step.do(); err != nil {
+				t.Fatalf("%s: %v", step.name, err)
+			}
+		}
+		got, err := watch.Recv()
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if got.GetStatus().GetState() != step.shows {
+			t.Fatalf("%s: it shows %s, want %s", step.name, got.GetStatus().GetState(), step.shows)
+		}
+	}
+}
+
 func TestMetadataThroughTheSDK(t *testing.T) {
 	operator := reports.New(t)
 	s := start(t, operator)

@@ -20,13 +20,18 @@ const (
 )
 
 // state is the game's state, except that a Server which is being deleted is in Shutdown
-// whatever the game's state is.
+// whatever the game's state is, and that a Ready game which an Allocation has is Allocated: games
+// written for Agones wait for that. The Server's own state doesn't tell, because for a moment after
+// the game's Ready it is what the game was before.
 func state(s game.Snapshot) string {
 	if s.LastAnswer.Shutdown {
 		return stateShutdown
 	}
 	switch s.Game.State {
 	case v1alpha1.GameReady:
+		if s.LastAnswer.Server.Allocated {
+			return stateAllocated
+		}
 		return stateReady
 	case v1alpha1.GameAllocated:
 		return stateAllocated

@@ -46,6 +46,7 @@ func SetStatus(now time.Time, s *v1alpha1.Server, o Observed, p Plan, portTroubl
 	}
 	f := find(now, s, o, p, portTrouble)
 	st.State = f.state
+	st.Allocated = o.held(gamepod.Report(s, o.Pod))
 	setPod(s, o)
 	if gamepod.Report(s, o.Pod) == nil {
 		clearGame(s, p.guard.empty)

@@ -75,6 +75,28 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// Only an Allocation makes a Server allocated: the game's own word is in its state.
+func TestWhetherAnAllocationHasAServerIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		world *world
+		want  bool
+	}{
+		"nobody asked for it":                    {newWorld(), false},
+		"its game says that it is Allocated":     {newWorld(func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), false},
+		"an Allocation has it":                   {newWorld(held), true},
+		"Allocations share it":                   {newWorld(shared), true},
+		"one has it whose game is Allocated too": {newWorld(held, func(w *world) { w.say(v1alpha1.GameAllocated, 0) }), true},
+		"it is drained meanwhile":                {newWorld(held, func(w *world) { w.server.Spec.Drain = true }), true},
+		"its game asks for its end":              {newWorld(held, func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), false},
+		"the Allocation is gone":                 {newWorld(func(w *world) { w.server.Status.Allocated = true }), false},
+	} {
+		SetStatus(noon, test.world.server, test.world.o, Make(noon, test.world.server, test.world.o), nil)
+		if got := test.world.server.Status.Allocated; got != test.want {
+			t.Errorf("%s: allocated is %t, want %t", name, got, test.want)
+		}
+	}
+}
+
 // Failures are forgotten once a Server was well for ten minutes.
 func TestFailuresAreForgotten(t *testing.T) {
 	w := newWorld(podEnded, failures(7, -3000))
