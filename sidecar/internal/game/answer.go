@@ -36,6 +36,7 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 		if restored != nil {
 			c.restore(*restored, now)
 		}
+		c.readyIfWell()
 		c.left = nil
 	}
 }
@@ -112,7 +113,7 @@ func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
 			if w.well.IsZero() && !w.failed.said() {
 				w.failed = say(brokenness{g.Message, now}, at)
 			}
-		} else if w.ping.IsZero() && !w.answer.said() {
+		} else if w.ping.IsZero() && w.well.IsZero() && !w.answer.said() {
 			w.broken = say(brokenness{g.Message, now}, at)
 		}
 	case v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameShutdown:

@@ -177,9 +177,12 @@ func (g *Game) setPhase(p phase) {
 }
 
 // TakeBackShutdown undoes Shutdown: the game is in its previous phase again. It is TooLate once
-// the operator has ordered to shut down.
+// the operator has ordered to shut down, and Unavailable until that is known.
 func (g *Game) TakeBackShutdown() error {
 	return g.do(report, func(c *core, _ time.Time) error {
+		if !c.restored {
+			return unavailable()
+		}
 		if c.lastAnswer.Shutdown {
 			return refuse(TooLate, "the Server is being deleted or stopped already")
 		}

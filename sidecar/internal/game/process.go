@@ -22,11 +22,20 @@ func (g *Game) Healthy() {
 		if !w.ping.IsZero() {
 			w.ping = now
 		}
-		if by == report && !w.phase.said() {
-			w.phase = say(phase{state: v1alpha1.GameReady}, now)
-		}
+		if c.restored {
+			c.readyIfWell()
+		} // else the phase from before this sidecar started comes first
 		return nil
 	})
+}
+
+// readyIfWell has a game take players that has said that it is well, where it is to say when and has
+// said nothing else.
+func (c *core) readyIfWell() {
+	w := &c.words
+	if c.config.Readiness == v1alpha1.ServerReadinessSDK && !w.phase.said() && !w.well.IsZero() {
+		w.phase = say(phase{state: v1alpha1.GameReady}, w.well)
+	}
 }
 
 // Failed takes the game's word that it is broken, until Healthy. It is Unhealthy whatever its pings and

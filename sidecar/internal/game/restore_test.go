@@ -353,3 +353,41 @@ func TestThatNobodyPlaysIsRestoredWhereItWasReported(t *testing.T) {
 		})
 	}
 }
+
+// That a game is well says that it takes players only where it said nothing else before its sidecar
+// was replaced.
+func TestBeingWellBeforeTheOperatorAnswers(t *testing.T) {
+	in := func(state v1alpha1.GameState) *reportapi.Game {
+		return &reportapi.Game{State: state, Reported: true}
+	}
+	for name, c := range map[string]struct {
+		config Config
+		was    *reportapi.Game
+		want   v1alpha1.GameState
+	}{
+		"nothing is known":         {sdkGame(), nil, v1alpha1.GameReady},
+		"it was starting":          {sdkGame(), in(v1alpha1.GameStarting), v1alpha1.GameReady},
+		"it was Allocated":         {sdkGame(), in(v1alpha1.GameAllocated), v1alpha1.GameAllocated},
+		"it was Reserved":          {sdkGame(), in(v1alpha1.GameReserved), v1alpha1.GameReserved},
+		"it asked for its end":     {sdkGame(), in(v1alpha1.GameShutdown), v1alpha1.GameShutdown},
+		"it had become silent":     {sdkGame(), in(v1alpha1.GameUnhealthy), v1alpha1.GameReady},
+		"it is Ready by its probe": {probedGame(), in(v1alpha1.GameStarting), v1alpha1.GameStarting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.config)
+			w.Healthy()
+			w.answered(restoring(c.was))
+			w.wantState(c.want)
+			w.wantDeletable(c.want != v1alpha1.GameAllocated && c.want != v1alpha1.GameReserved)
+		})
+	}
+}
+
+func TestWhetherAnEndCanBeTakenBackIsntKnownAtFirst(t *testing.T) {
+	w := newWorld(t, sdkGame())
+	wantKind(t, w.TakeBackShutdown(), Unavailable)
+	w.answered(restoring(&reportapi.Game{State: v1alpha1.GameShutdown, Reported: true}))
+	w.wantState(v1alpha1.GameShutdown)
+	w.must(w.TakeBackShutdown())
+	w.wantState(v1alpha1.GameStarting)
+}
