@@ -11,7 +11,8 @@ import (
 const MaxPlayers = 1_000_000
 
 // SetPlayers sets how many play, for a game that only counts its players; with a capacity also
-// how many may.
+// how many may. Before the operator has answered, only a capacity that the game itself has set since
+// is checked: it may have set another before.
 func (g *Game) SetPlayers(current int64, capacity *int64) error {
 	return g.do(report, func(c *core, now time.Time) error {
 		most := int64(c.capacity())
@@ -24,7 +25,8 @@ func (g *Game) SetPlayers(current int64, capacity *int64) error {
 		if current < 0 || current > MaxPlayers {
 			return refuse(OutOfRange, "current must be from 0 to %d, not %d", MaxPlayers, current)
 		}
-		if current > most && (capacity != nil || most > 0) {
+		known := most > 0 && (c.restored || c.words.capacity.said())
+		if current > most && (capacity != nil || known) {
 			return refuse(OutOfRange, "current must not be above capacity, which is %d, and is %d", most, current)
 		}
 		c.words.players = say(int32(current), now)

@@ -391,3 +391,23 @@ func TestWhetherAnEndCanBeTakenBackIsntKnownAtFirst(t *testing.T) {
 	w.must(w.TakeBackShutdown())
 	w.wantState(v1alpha1.GameStarting)
 }
+
+// A game whose capacity is higher than its Server's goes on counting while its sidecar starts again.
+func TestACountBeforeTheOperatorAnswersIsTaken(t *testing.T) {
+	config := plainGame()
+	config.Capacity = 16
+	w := newWorld(t, config)
+	w.must(w.SetPlayers(60, nil))
+	wantKind(t, w.SetPlayers(60, new(int64(32))), OutOfRange)
+	w.answered(restoring(&reportapi.Game{
+		State: v1alpha1.GameReady, Reported: true, Players: &v1alpha1.PlayersStatus{Current: 50, Capacity: 64},
+	}))
+	if diff := cmp.Diff(&v1alpha1.PlayersStatus{Current: 60, Capacity: 64}, w.Snapshot().Game.Players); diff != "" {
+		t.Errorf("players (-want +got):\n%s", diff)
+	}
+	wantKind(t, w.SetPlayers(65, nil), OutOfRange)
+
+	w = newWorld(t, config)
+	w.must(w.SetPlayerCapacity(32))
+	wantKind(t, w.SetPlayers(33, nil), OutOfRange)
+}
