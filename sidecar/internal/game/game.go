@@ -15,7 +15,8 @@ import (
 // maxReservation is far more than any reservation lasts.
 const maxReservation = 8760 * time.Hour
 
-// Game is the state of a game. Its methods may be called concurrently; none blocks.
+// Game is the state of a game. Its methods may be called concurrently; none but Run and AwaitRestored
+// blocks.
 type Game struct {
 	clock clock.Clock
 

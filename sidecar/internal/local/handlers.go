@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/sidecar/internal/game"
 )
 
 // permission is the body of /allow_delete.
@@ -54,10 +55,21 @@ type health struct {
 // empty is the answer of the SDK's calls.
 type empty struct{}
 
+// restored is the state once that from before this sidecar started is known: who reads must not take
+// for true what the game has said otherwise. On failure it answers the call and returns false.
+func (h handlers) restored(w http.ResponseWriter, r *http.Request) (game.Snapshot, bool) {
+	snapshot, err := h.game.AwaitRestored(r.Context())
+	if err != nil {
+		failed(w, err)
+	}
+	return snapshot, err == nil
+}
+
 // allowDelete answers whether the Server may be deleted now.
-func (h handlers) allowDelete(w http.ResponseWriter, _ *http.Request) {
-	allowed := h.game.Snapshot().DeletionAllowed
-	answer(w, http.StatusOK, permission{&allowed})
+func (h handlers) allowDelete(w http.ResponseWriter, r *http.Request) {
+	if now, ok := h.restored(w, r); ok {
+		answer(w, http.StatusOK, permission{&now.DeletionAllowed})
+	}
 }
 
 func (h handlers) setAllowDelete(w http.ResponseWriter, r *http.Request) {
@@ -75,9 +87,10 @@ func (h handlers) setAllowDelete(w http.ResponseWriter, r *http.Request) {
 }
 
 // shutdown answers what the operator ordered.
-func (h handlers) shutdown(w http.ResponseWriter, _ *http.Request) {
-	last := h.game.Snapshot().LastAnswer
-	answer(w, http.StatusOK, orders{last.Shutdown, last.Drain})
+func (h handlers) shutdown(w http.ResponseWriter, r *http.Request) {
+	if now, ok := h.restored(w, r); ok {
+		answer(w, http.StatusOK, orders{now.LastAnswer.Shutdown, now.LastAnswer.Drain})
+	}
 }
 
 // setShutdown is the SDK's Shutdown, and its undoing.
@@ -95,8 +108,13 @@ func (h handlers) setShutdown(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, empty{})
 }
 
-func (h handlers) players(w http.ResponseWriter, _ *http.Request) {
-	snapshot := h.game.Snapshot()
+func (h handlers) players(w http.ResponseWriter, r *http.Request) {
+	if now, ok := h.restored(w, r); ok {
+		answerPlayers(w, now)
+	}
+}
+
+func answerPlayers(w http.ResponseWriter, snapshot game.Snapshot) {
 	now := snapshot.Game.Players
 	if now == nil {
 		now = &v1alpha1.PlayersStatus{Capacity: snapshot.Capacity}
@@ -119,7 +137,7 @@ func (h handlers) setPlayers(w http.ResponseWriter, r *http.Request) {
 		failed(w, err)
 		return
 	}
-	h.players(w, r)
+	answerPlayers(w, h.game.Snapshot())
 }
 
 func (h handlers) health(w http.ResponseWriter, _ *http.Request) {

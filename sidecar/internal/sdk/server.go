@@ -21,13 +21,8 @@ import (
 // MaxMessageBytes bounds a call's message: a full list with much room to spare.
 const MaxMessageBytes = 256 << 10
 
-const (
-	// maxStreams bounds the calls under way on a connection.
-	maxStreams = 128
-	// restoreWait is how long a call waits that needs the state from before this sidecar
-	// started. Clients don't retry by themselves.
-	restoreWait = 5 * time.Second
-)
+// maxStreams bounds the calls under way on a connection.
+const maxStreams = 128
 
 // Server answers gRPC calls.
 type Server struct {
@@ -57,25 +52,13 @@ func New(g *game.Game, health game.Health, recovered func(value any, stack []byt
 // GRPC is the gRPC server, for serving connections.
 func (s *Server) GRPC() *grpc.Server { return s.grpc }
 
-// restored waits up to restoreWait for the state from before this sidecar started.
+// restored waits for the state from before this sidecar started.
 func (s *Server) restored(caller context.Context) (game.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(caller, restoreWait)
-	defer cancel()
-	for {
-		snapshot, changed := s.game.Watch()
-		if snapshot.Restored {
-			return snapshot, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			if err := caller.Err(); err != nil {
-				return snapshot, status.FromContextError(err).Err() // it didn't wait for that long
-			}
-			return snapshot, status.Error(codes.Unavailable,
-				"the operator hasn't answered yet since this sidecar started; try again soon")
-		}
+	snapshot, err := s.game.AwaitRestored(caller)
+	if err != nil && caller.Err() != nil {
+		return snapshot, status.FromContextError(caller.Err()).Err() // it didn't wait for that long
 	}
+	return snapshot, grpcError(err)
 }
 
 // codeOf maps the kinds of errors to gRPC's codes, as the SDK specifies them.
