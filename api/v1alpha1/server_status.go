@@ -170,6 +170,10 @@ type GameStatus struct {
 	// since is when that state was first reported.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// phase is what the game last said of its state, while that is Unhealthy: Ready, Allocated or
+	// Reserved, or Starting where it has said nothing of it. A sidecar that starts again goes on with it.
+	// +optional
+	Phase GameState `json:"phase,omitempty"`
 	// podUID is the UID of the Pod whose sidecar said so.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`

@@ -30,6 +30,10 @@ const RenewalTime = 20 * time.Second
 // field of the report for the reason that DeniedSinceHeader is none.
 const HoldHeader = "Dormouse-Hold"
 
+// MemoryHeader has the report's Memory as JSON, of at most MaxMemoryBytes; absent from sidecars of an
+// earlier version. It is no field of the report for the reason that DeniedSinceHeader is none.
+const MemoryHeader = "Dormouse-Memory"
+
 // FreshFor is how long a report counts.
 const FreshFor = 30 * time.Second
 
@@ -54,6 +58,8 @@ const (
 	MaxMetadataBytes = 128 << 10
 	// MaxMessageBytes bounds Game.Message.
 	MaxMessageBytes = 1 << 10
+	// MaxMemoryBytes bounds MemoryHeader.
+	MaxMemoryBytes = 1 << 10
 	// MaxInstanceBytes bounds Instance and Seen.
 	MaxInstanceBytes = 64
 	// MaxCounters and MaxLists bound how many counters and lists a game has, and
@@ -92,6 +98,15 @@ type Report struct {
 	// Looked repeats the last answer's Look once the report is the reply to it; an answer
 	// without one gets a report without one.
 	Looked string `json:"looked,omitempty"`
+	// Memory is sent as MemoryHeader; nil: there is none.
+	Memory *Memory `json:"-"`
+}
+
+// Memory is what a sidecar that starts again gets back besides a Game.
+type Memory struct {
+	// Phase is what the game last said of its state, where that is Unhealthy: Ready, Allocated or
+	// Reserved, or Starting where it has said nothing of it.
+	Phase v1alpha1.GameState `json:"phase,omitempty"`
 }
 
 // Game is a game's state, and what a sidecar that starts again gets back.
@@ -120,7 +135,7 @@ type Game struct {
 
 // Answer is the operator's answer to a sidecar.
 type Answer struct {
-	// Version changes when anything below does, except for Restored.
+	// Version changes when anything below does, except for Restored and RestoredMemory.
 	Version string `json:"version"`
 	// Shutdown is set where the Server is being deleted or stopped: the game is to end when its
 	// players allow.
@@ -143,6 +158,8 @@ type Answer struct {
 	Server Server `json:"server"`
 	// Restored answers Restore; nil when nothing is known of the Pod.
 	Restored *Game `json:"restored,omitempty"`
+	// RestoredMemory is the Memory of what is restored; nil: it has none.
+	RestoredMemory *Memory `json:"restoredMemory,omitempty"`
 }
 
 // Server is what the SDK shows a game of its Server.

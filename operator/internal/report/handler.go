@@ -160,7 +160,7 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	if report.Restore {
 		h.table.announce(server.UID, report.Instance)
 		h.tell(&t, server, pod)
-		t.answer.Restored = restored(server, t.id.PodUID, h.table.last(server.UID))
+		t.answer.Restored, t.answer.RestoredMemory = restored(server, t.id.PodUID, h.table.last(server.UID))
 		return t
 	}
 	if h.held.Add(1) > h.maxHeld {
@@ -174,6 +174,7 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 			h.held.Add(-1) // else whoever holds it does
 		}
 	}()
+	report.Memory = memoryOf(rc.Request.Header.Peek(reportapi.MemoryHeader))
 	s := &said{podName: t.id.PodName, podUID: t.id.PodUID, report: report, at: time.Now(), deniedSince: deniedSince(string(rc.Request.Header.Peek(reportapi.DeniedSinceHeader)), report)}
 	if g := server.Status.Game; g != nil {
 		s.base = g.Instance

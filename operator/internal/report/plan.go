@@ -205,6 +205,7 @@ func wantedStatus(server *v1alpha1.Server, s *said) v1alpha1.ServerStatus {
 		Instance:     s.report.Instance,
 		Sequence:     sequence(s.report),
 	}
+	remember(game, s.report.Memory)
 	if g.ReservedUntil != nil {
 		game.ReservedUntil = &metav1.Time{Time: g.ReservedUntil.UTC().Truncate(time.Second)}
 	}
@@ -257,14 +258,14 @@ func due(now, seen, written time.Time, c change) time.Duration {
 // restored is what a sidecar that has just started gets back: the last report of its Pod, if
 // this replica has it and the status is from no newer one, or else what the status has. It is
 // nil where nothing is known of the Pod.
-func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Game {
+func restored(server *v1alpha1.Server, podUID string, last *said) (*reportapi.Game, *reportapi.Memory) {
 	if last != nil && last.podUID == podUID && !last.supersededBy(&server.Status) {
 		game := last.report.Game
-		return &game
+		return &game, last.report.Memory
 	}
 	s := &server.Status
 	if s.Game == nil || s.Game.PodUID != podUID {
-		return nil
+		return nil, nil
 	}
 	game := &reportapi.Game{
 		State:         s.Game.State,
@@ -288,7 +289,7 @@ func restored(server *v1alpha1.Server, podUID string, last *said) *reportapi.Gam
 	if game.Lists == nil {
 		game.Lists = server.Spec.Lists
 	}
-	return game
+	return game, recall(s.Game)
 }
 
 // setByGame is what a game may have set through the SDK. Somebody else may have set a value that is too long

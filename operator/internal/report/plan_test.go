@@ -285,7 +285,8 @@ func TestRestored(t *testing.T) {
 		"nothing where nothing was ever reported": {server(unreported), "pod-1", nil, nil},
 		"no players where nobody counted them":    {silent, "pod-1", nil, &reportapi.Game{State: v1alpha1.GameReady}},
 	} {
-		if diff := cmp.Diff(c.want, restored(c.server, c.podUID, c.last)); diff != "" {
+		got, _ := restored(c.server, c.podUID, c.last)
+		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

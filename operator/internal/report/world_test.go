@@ -99,6 +99,7 @@ func ownedBy(name, uid string) *metav1.OwnerReference {
 // replica is one operator's report server over loopback.
 type replica struct {
 	deniedSince string // reportapi.DeniedSinceHeader of what it is told
+	memory      string // reportapi.MemoryHeader of what it is told
 	t           *testing.T
 	url         string
 	c           client.WithWatch
@@ -195,6 +196,9 @@ func (r *replica) post(token string, body []byte) (int, []byte, error) {
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if r.memory != "" {
+		req.Header.Set(reportapi.MemoryHeader, r.memory)
 	}
 	if r.deniedSince != "" {
 		req.Header.Set(reportapi.DeniedSinceHeader, r.deniedSince)

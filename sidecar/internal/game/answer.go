@@ -1,6 +1,7 @@
 package game
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -11,8 +12,8 @@ import (
 
 // tell takes in the operator's answer.
 func (c *core) tell(answer reportapi.Answer, now time.Time) {
-	restored := answer.Restored
-	answer.Restored = nil
+	restored, memory := answer.Restored, answer.RestoredMemory
+	answer.Restored, answer.RestoredMemory = nil, nil
 	if !answer.Shutdown {
 		c.shutdownSince = time.Time{}
 	} else if c.shutdownSince.IsZero() {
@@ -34,7 +35,7 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 	if !c.restored {
 		c.restored = true
 		if restored != nil {
-			c.restore(*restored, now)
+			c.restore(*restored, memory, now)
 		}
 		c.readyIfWell()
 		c.left = nil
@@ -68,8 +69,11 @@ func (c *core) begin(started *time.Time, now time.Time) {
 
 // restore takes in what the sidecar before this one reported, where the game hasn't reported
 // anything since. It counts as reported when the game started, so that it ends with that
-// process.
-func (c *core) restore(g reportapi.Game, now time.Time) {
+// process. The memory is nil where the sidecar or an operator of an earlier version has none.
+func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time) {
+	if memory == nil {
+		memory = &reportapi.Memory{}
+	}
 	at := c.started
 	if at.IsZero() {
 		at = time.Unix(0, 0)
@@ -84,7 +88,7 @@ func (c *core) restore(g reportapi.Game, now time.Time) {
 	if !w.permission.said() && g.Permission != "" {
 		w.permission = say(g.Permission, at)
 	}
-	c.restorePhase(g, at, now)
+	c.restorePhase(g, memory.Phase, at, now)
 	if g.Players != nil && !c.uncounted(g) {
 		c.restorePlayers(*g.Players, at)
 	}
@@ -98,7 +102,8 @@ func (c *core) restore(g reportapi.Game, now time.Time) {
 	}
 }
 
-func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
+// restorePhase takes in the game's state; before is its phase if it is Unhealthy.
+func (c *core) restorePhase(g reportapi.Game, before v1alpha1.GameState, at, now time.Time) {
 	w := &c.words
 	p := phase{state: g.State}
 	switch g.State {
@@ -107,8 +112,8 @@ func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
 	case v1alpha1.GameReserved:
 		p.until = g.ReservedUntil
 	case v1alpha1.GameUnhealthy:
-		// The phase before is lost. Ready does the least harm if it is wrong.
-		p.state = v1alpha1.GameReady
+		// Where the phase before is lost, Ready does the least harm if it is wrong.
+		p = phase{state: cmp.Or(before, v1alpha1.GameReady), until: g.ReservedUntil}
 		if g.Message == failedMessage {
 			if w.well.IsZero() && !w.failed.said() {
 				w.failed = say(brokenness{g.Message, now}, at)
@@ -119,7 +124,7 @@ func (c *core) restorePhase(g reportapi.Game, at, now time.Time) {
 	case v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameShutdown:
 	}
 	// If the game reported nothing it is Ready by default, not by its own report.
-	if g.Reported && !w.phase.said() {
+	if g.Reported && !w.phase.said() && p.state != v1alpha1.GameStarting {
 		w.phase = say(p, at)
 	}
 }

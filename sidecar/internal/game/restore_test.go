@@ -411,3 +411,54 @@ func TestACountBeforeTheOperatorAnswersIsTaken(t *testing.T) {
 	w.must(w.SetPlayerCapacity(32))
 	wantKind(t, w.SetPlayers(33, nil), OutOfRange)
 }
+
+// next is another sidecar of the same game, which the operator hasn't answered.
+func (w *world) next() *world {
+	last := w.Snapshot()
+	after := &world{Game: New(w.core.config, w.clock), t: w.t, clock: w.clock, answer: w.answer}
+	after.answer.Restored = &last.Game
+	if last.Memory != (reportapi.Memory{}) {
+		after.answer.RestoredMemory = &last.Memory
+	}
+	return after
+}
+
+// A broken game is in use all the same, though nobody has counted its players.
+func TestWhatABrokenGameWasIsRestored(t *testing.T) {
+	for name, c := range map[string]struct {
+		was  func(w *world)
+		want v1alpha1.GameState
+	}{
+		"Allocated": {func(w *world) { w.Allocate() }, v1alpha1.GameAllocated},
+		"Reserved":  {func(w *world) { w.Reserve(time.Hour) }, v1alpha1.GameReserved},
+		"Ready":     {func(w *world) { w.Ready() }, v1alpha1.GameReady},
+		"starting":  {func(w *world) { w.must(w.SetPlayers(0, nil)) }, v1alpha1.GameStarting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := answeredWorld(t, sdkGame())
+			c.was(w)
+			w.Ping()
+			w.later(time.Minute)
+			inUse := c.want != v1alpha1.GameReady && c.want != v1alpha1.GameStarting
+			w.wantGame(v1alpha1.GameUnhealthy, !inUse, "silent")
+			w = w.next()
+			w.answered(nil)
+			w.wantGame(v1alpha1.GameUnhealthy, !inUse, "in another sidecar")
+			w = w.next()
+			w.answered(nil)
+			w.wantGame(v1alpha1.GameUnhealthy, !inUse, "in a third one")
+			w.Ping()
+			w.wantGame(c.want, !inUse, "well again")
+			if until := w.Snapshot().Game.ReservedUntil; (until != nil) != (c.want == v1alpha1.GameReserved) {
+				t.Errorf("reserved until %s", until)
+			}
+			if m := w.Snapshot().Memory.Phase; m != "" {
+				t.Errorf("the phase %s is kept of a game that is well", m)
+			}
+		})
+	}
+	w := newWorld(t, sdkGame())
+	w.answered(restoring(&reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true}))
+	w.Ping()
+	w.wantGame(v1alpha1.GameReady, true, "well again, of which nothing is known")
+}

@@ -1,6 +1,7 @@
 package game
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -43,6 +44,8 @@ type Health struct {
 type Snapshot struct {
 	// Game is what is reported of the game.
 	Game reportapi.Game
+	// Memory is what is reported besides, for the sidecar after this one.
+	Memory reportapi.Memory
 	// DeletionAllowed is whether its Server may be deleted.
 	DeletionAllowed bool
 	// ShutdownSeen reports whether DeletionAllowed was decided after the operator ordered to
@@ -368,8 +371,13 @@ func (c *core) snapshot(now time.Time) Snapshot {
 		LastAnswer:      c.lastAnswer,
 		Restarts:        c.restarts,
 	}
-	if state == v1alpha1.GameReserved {
-		s.Game.ReservedUntil = c.words.phase.value.until
+	// The one before Unhealthy goes on once the game is well again.
+	phase := c.said(now)
+	if state == v1alpha1.GameUnhealthy {
+		s.Memory.Phase = cmp.Or(phase.state, v1alpha1.GameStarting)
+	}
+	if state == v1alpha1.GameReserved || state == v1alpha1.GameUnhealthy {
+		s.Game.ReservedUntil = phase.until
 	}
 	s.Game.Counters, s.Game.Lists = c.kept()
 	return s

@@ -68,7 +68,7 @@ func (w *world) answered(change func(*reportapi.Answer)) {
 		change(&w.answer)
 	}
 	w.TakeAnswer(w.answer)
-	w.answer.Restored = nil
+	w.answer.Restored, w.answer.RestoredMemory = nil, nil
 }
 
 func (w *world) restartsGame() {

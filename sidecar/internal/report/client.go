@@ -103,6 +103,13 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 	if renews {
 		request.Header.Set(reportapi.HoldHeader, strconv.Itoa(int(reportapi.RenewalTime.Seconds())))
 	}
+	if report.Memory != nil {
+		memory, err := json.Marshal(report.Memory)
+		if err != nil {
+			return answer, fmt.Errorf("writing the report's memory: %w", err)
+		}
+		request.Header.Set(reportapi.MemoryHeader, string(memory))
+	}
 	if deniedSince > 0 {
 		request.Header.Set(reportapi.DeniedSinceHeader, strconv.FormatUint(deniedSince, 10))
 	}

@@ -26,3 +26,17 @@ func TestReportsSaySinceWhichOneAllDenyTheDeletion(t *testing.T) {
 		}
 	}
 }
+
+// What the sidecar after this one needs besides goes with the report, where there is any.
+func TestABrokenGamesPhaseIsReported(t *testing.T) {
+	o, s, held := started(t)
+	if held.memory != "" {
+		t.Errorf("nothing was said, and kept is %s", held.memory)
+	}
+	s.Allocate()
+	o.next()
+	s.Failed()
+	if broken := o.next(); broken.report.Game.State != v1alpha1.GameUnhealthy || broken.memory != `{"phase":"Allocated"}` {
+		t.Errorf("%s is reported, with %q; want Unhealthy, which was Allocated", broken.report.Game.State, broken.memory)
+	}
+}

@@ -32,6 +32,7 @@ type call struct {
 	report      reportapi.Report
 	token       string
 	deniedSince string // reportapi.DeniedSinceHeader
+	memory      string // reportapi.MemoryHeader
 	hold        string // reportapi.HoldHeader
 	answer      chan func(http.ResponseWriter)
 	gone        <-chan struct{}
@@ -74,7 +75,7 @@ func (o *operator) start() {
 }
 
 func (o *operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{t: o.t, token: r.Header.Get("Authorization"), deniedSince: r.Header.Get(reportapi.DeniedSinceHeader), hold: r.Header.Get(reportapi.HoldHeader), answer: make(chan func(http.ResponseWriter), 1), gone: r.Context().Done()}
+	c := &call{t: o.t, token: r.Header.Get("Authorization"), deniedSince: r.Header.Get(reportapi.DeniedSinceHeader), memory: r.Header.Get(reportapi.MemoryHeader), hold: r.Header.Get(reportapi.HoldHeader), answer: make(chan func(http.ResponseWriter), 1), gone: r.Context().Done()}
 	if r.Method != http.MethodPost || r.URL.Path != reportapi.ReportPath {
 		o.t.Errorf("%s %s", r.Method, r.URL.Path)
 	}

@@ -146,6 +146,9 @@ func (r *Reporter) compose(s game.Snapshot) reportapi.Report {
 		return report
 	}
 	report.Game, report.DeletionAllowed, report.ShutdownSeen, report.Looked = s.Game, s.DeletionAllowed, s.ShutdownSeen, s.Looked
+	if s.Memory != (reportapi.Memory{}) {
+		report.Memory = &s.Memory
+	}
 	if r.mute {
 		report.Looked = ""
 	}
