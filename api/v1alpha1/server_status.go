@@ -174,6 +174,10 @@ type GameStatus struct {
 	// Reserved, or Starting where it has said nothing of it. A sidecar that starts again goes on with it.
 	// +optional
 	Phase GameState `json:"phase,omitempty"`
+	// started is when the game's process was started that said so, by the node's clock. A sidecar that
+	// starts again goes on with nothing that an earlier process said.
+	// +optional
+	Started *metav1.Time `json:"started,omitempty"`
 	// podUID is the UID of the Pod whose sidecar said so.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`

@@ -107,6 +107,8 @@ type Memory struct {
 	// Phase is what the game last said of its state, where that is Unhealthy: Ready, Allocated or
 	// Reserved, or Starting where it has said nothing of it.
 	Phase v1alpha1.GameState `json:"phase,omitempty"`
+	// Started is the Answer's GameStarted of the process that the Game is of; nil: that isn't known.
+	Started *time.Time `json:"started,omitempty"`
 }
 
 // Game is a game's state, and what a sidecar that starts again gets back.

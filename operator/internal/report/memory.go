@@ -2,6 +2,9 @@ package report
 
 import (
 	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
@@ -27,11 +30,14 @@ func remember(g *v1alpha1.GameStatus, m *reportapi.Memory) {
 		return
 	}
 	g.Phase = m.Phase
+	if m.Started != nil {
+		g.Started = &metav1.Time{Time: m.Started.UTC().Truncate(time.Second)}
+	}
 }
 
 // recall is the memory that a status has; nil: none.
 func recall(g *v1alpha1.GameStatus) *reportapi.Memory {
-	m := reportapi.Memory{Phase: g.Phase}
+	m := reportapi.Memory{Phase: g.Phase, Started: timeOf(g.Started)}
 	if m == (reportapi.Memory{}) {
 		return nil
 	}

@@ -152,6 +152,9 @@ func compare(server *v1alpha1.Server, s *said) change {
 	}
 	game := *after.Game
 	game.Since, game.Instance, game.Sequence = stored.Since, stored.Instance, stored.Sequence
+	if stored.Started == nil {
+		game.Started = nil // it is written with the next change
+	}
 	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
 	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
 		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)

@@ -69,15 +69,47 @@ func (c *core) begin(started *time.Time, now time.Time) {
 
 // restore takes in what the sidecar before this one reported, where the game hasn't reported
 // anything since. It counts as reported when the game started, so that it ends with that
-// process. The memory is nil where the sidecar or an operator of an earlier version has none.
+// process; what belongs to the Server stays. The memory is nil where the sidecar before this one or
+// the operator is of an earlier version.
 func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time) {
 	if memory == nil {
 		memory = &reportapi.Memory{}
 	}
-	at := c.started
-	if at.IsZero() {
-		at = time.Unix(0, 0)
+	if at, ok := c.saidAt(memory.Started); ok {
+		c.restoreWords(g, memory.Phase, at, now)
 	}
+	room := reportapi.MaxMetadataBytes - metadataBytes(c.labels, c.annotations)
+	room = restoreMetadata(c.labels, g.Labels, room)
+	restoreMetadata(c.annotations, g.Annotations, room)
+	maps.Copy(c.counters, g.Counters)
+	for name, list := range g.Lists {
+		list.Values = slices.Clone(list.Values)
+		c.lists[name] = list
+	}
+}
+
+// saidAt is when what is restored counts as said, by a process that was started then, or false where that
+// process is gone; nil: it isn't known which one it was.
+func (c *core) saidAt(started *time.Time) (at time.Time, ok bool) {
+	switch {
+	case started == nil && c.started.IsZero():
+		return time.Unix(0, 0), true
+	case started == nil:
+		return c.started, true
+	}
+	at = started.Truncate(time.Second)
+	ended := c.lastAnswer.GameEnded
+	if at.Before(c.started) || ended != nil && at.Before(ended.Truncate(time.Second)) {
+		return at, false
+	}
+	if !c.started.IsZero() {
+		c.started = at // this replica of the operator lags behind
+	}
+	return at, true
+}
+
+// restoreWords takes in what the game itself said.
+func (c *core) restoreWords(g reportapi.Game, before v1alpha1.GameState, at, now time.Time) {
 	w := &c.words
 	if g.Reported && w.last.IsZero() {
 		w.last = at
@@ -88,17 +120,9 @@ func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time
 	if !w.permission.said() && g.Permission != "" {
 		w.permission = say(g.Permission, at)
 	}
-	c.restorePhase(g, memory.Phase, at, now)
+	c.restorePhase(g, before, at, now)
 	if g.Players != nil && !c.uncounted(g) {
 		c.restorePlayers(*g.Players, at)
-	}
-	room := reportapi.MaxMetadataBytes - metadataBytes(c.labels, c.annotations)
-	room = restoreMetadata(c.labels, g.Labels, room)
-	restoreMetadata(c.annotations, g.Annotations, room)
-	maps.Copy(c.counters, g.Counters)
-	for name, list := range g.Lists {
-		list.Values = slices.Clone(list.Values)
-		c.lists[name] = list
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
@@ -461,4 +462,60 @@ func TestWhatABrokenGameWasIsRestored(t *testing.T) {
 	w.answered(restoring(&reportapi.Game{State: v1alpha1.GameUnhealthy, Reported: true}))
 	w.Ping()
 	w.wantGame(v1alpha1.GameReady, true, "well again, of which nothing is known")
+}
+
+// After a restart of its node a sidecar and its game both start again, and the operator may know of the new
+// process before the sidecar asks.
+func TestWhatADeadProcessSaidIsntRestored(t *testing.T) {
+	was := func(game func(w *world)) (last *world, after *world) {
+		last = newWorld(t, denying(sdkGame()))
+		last.answered(keeping)
+		game(last)
+		last.must(last.SetLabel("mode", "ctf"))
+		last.later(time.Minute)
+		return last, last.next()
+	}
+	said := map[string]func(w *world){
+		"players":      func(w *world) { w.Ready(); w.connect("ann") },
+		"a number":     func(w *world) { w.must(w.SetPlayers(3, nil)) },
+		"Allocated":    func(w *world) { w.Allocate() },
+		"Shutdown":     func(w *world) { w.Shutdown() },
+		"a permission": func(w *world) { w.Permit(true) },
+		"a failure":    func(w *world) { w.Ready(); w.Failed() },
+	}
+	for name, game := range said {
+		last, after := was(game)
+		after.restartsGame()
+		want := reportapi.Game{
+			State: v1alpha1.GameStarting, Labels: last.Snapshot().Game.Labels,
+			Counters: last.Snapshot().Game.Counters, Lists: last.Snapshot().Game.Lists,
+		}
+		if diff := cmp.Diff(want, after.Snapshot().Game, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s, of an earlier process (-want +got):\n%s", name, diff)
+		}
+		after.wantDeletable(false)
+
+		last, after = was(game)
+		after.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameEnded = nil, wholeSecond(after.clock.Now()) })
+		if got := after.Snapshot().Game; got.Reported {
+			t.Errorf("%s, of a process that has ended: %+v", name, got)
+		}
+
+		for when, change := range map[string]func(*reportapi.Answer){
+			"of this process":                           nil,
+			"as a replica sees it that lags":            func(a *reportapi.Answer) { a.GameStarted = wholeSecond(morning.Add(-time.Hour)) },
+			"as one does that knows nothing":            func(a *reportapi.Answer) { a.GameStarted = nil },
+			"where the sidecar before was a former one": func(a *reportapi.Answer) { a.RestoredMemory = nil },
+		} {
+			last, after = was(game)
+			after.answered(change)
+			after.answered(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(morning) })
+			if diff := cmp.Diff(last.Snapshot().Game, after.Snapshot().Game, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s, %s (-said +restored):\n%s", name, when, diff)
+			}
+			if got := after.Snapshot().Restarts; got != 0 {
+				t.Errorf("%s, %s: %d restarts are counted", name, when, got)
+			}
+		}
+	}
 }

@@ -376,6 +376,9 @@ func (c *core) snapshot(now time.Time) Snapshot {
 	if state == v1alpha1.GameUnhealthy {
 		s.Memory.Phase = cmp.Or(phase.state, v1alpha1.GameStarting)
 	}
+	if !c.started.IsZero() {
+		s.Memory.Started = new(c.started)
+	}
 	if state == v1alpha1.GameReserved || state == v1alpha1.GameUnhealthy {
 		s.Game.ReservedUntil = phase.until
 	}
