@@ -178,6 +178,10 @@ type GameStatus struct {
 	// starts again goes on with nothing that an earlier process said.
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
+	// countsPlayers is true where a game that is probed has itself said how many play, which comes before
+	// what its probe says.
+	// +optional
+	CountsPlayers bool `json:"countsPlayers,omitempty"`
 	// podUID is the UID of the Pod whose sidecar said so.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`

@@ -109,6 +109,9 @@ type Memory struct {
 	Phase v1alpha1.GameState `json:"phase,omitempty"`
 	// Started is the Answer's GameStarted of the process that the Game is of; nil: that isn't known.
 	Started *time.Time `json:"started,omitempty"`
+	// CountsPlayers is set where a game that is probed has itself said how many play, which comes before
+	// what its probe says.
+	CountsPlayers bool `json:"countsPlayers,omitempty"`
 }
 
 // Game is a game's state, and what a sidecar that starts again gets back.

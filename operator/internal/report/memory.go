@@ -29,7 +29,7 @@ func remember(g *v1alpha1.GameStatus, m *reportapi.Memory) {
 	if m == nil {
 		return
 	}
-	g.Phase = m.Phase
+	g.Phase, g.CountsPlayers = m.Phase, m.CountsPlayers
 	if m.Started != nil {
 		g.Started = &metav1.Time{Time: m.Started.UTC().Truncate(time.Second)}
 	}
@@ -37,7 +37,7 @@ func remember(g *v1alpha1.GameStatus, m *reportapi.Memory) {
 
 // recall is the memory that a status has; nil: none.
 func recall(g *v1alpha1.GameStatus) *reportapi.Memory {
-	m := reportapi.Memory{Phase: g.Phase, Started: timeOf(g.Started)}
+	m := reportapi.Memory{Phase: g.Phase, Started: timeOf(g.Started), CountsPlayers: g.CountsPlayers}
 	if m == (reportapi.Memory{}) {
 		return nil
 	}

@@ -16,12 +16,12 @@ import (
 func TestMemoryIsRestored(t *testing.T) {
 	c := cluster(t)
 	one, two := start(t, c, "127.0.0.1:0"), start(t, c, "127.0.0.1:0")
-	one.memory = `{"phase":"Allocated","started":"2026-01-02T12:00:00Z","later":true}`
+	one.memory = `{"phase":"Allocated","started":"2026-01-02T12:00:00Z","countsPlayers":true,"later":true}`
 	one.say(next(6, func(r *reportapi.Report) {
 		r.DeletionAllowed, r.Game.State, r.Game.Reported = false, v1alpha1.GameUnhealthy, true
 	}))
 	one.eventually("the report is written", func() bool { return one.read().Status.Game.State == v1alpha1.GameUnhealthy })
-	want := &reportapi.Memory{Phase: v1alpha1.GameAllocated, Started: new(noon)}
+	want := &reportapi.Memory{Phase: v1alpha1.GameAllocated, Started: new(noon), CountsPlayers: true}
 	again := next(0, func(r *reportapi.Report) { r.Instance, r.Restore = "two", true })
 	for name, r := range map[string]*replica{"the same": one, "another": two} {
 		if diff := cmp.Diff(want, r.say(again).RestoredMemory); diff != "" {

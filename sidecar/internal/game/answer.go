@@ -76,7 +76,7 @@ func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time
 		memory = &reportapi.Memory{}
 	}
 	if at, ok := c.saidAt(memory.Started); ok {
-		c.restoreWords(g, memory.Phase, at, now)
+		c.restoreWords(g, memory, at, now)
 	}
 	room := reportapi.MaxMetadataBytes - metadataBytes(c.labels, c.annotations)
 	room = restoreMetadata(c.labels, g.Labels, room)
@@ -109,7 +109,7 @@ func (c *core) saidAt(started *time.Time) (at time.Time, ok bool) {
 }
 
 // restoreWords takes in what the game itself said.
-func (c *core) restoreWords(g reportapi.Game, before v1alpha1.GameState, at, now time.Time) {
+func (c *core) restoreWords(g reportapi.Game, memory *reportapi.Memory, at, now time.Time) {
 	w := &c.words
 	if g.Reported && w.last.IsZero() {
 		w.last = at
@@ -120,9 +120,9 @@ func (c *core) restoreWords(g reportapi.Game, before v1alpha1.GameState, at, now
 	if !w.permission.said() && g.Permission != "" {
 		w.permission = say(g.Permission, at)
 	}
-	c.restorePhase(g, before, at, now)
-	if g.Players != nil && !c.uncounted(g) {
-		c.restorePlayers(*g.Players, at)
+	c.restorePhase(g, memory.Phase, at, now)
+	if g.Players != nil {
+		c.restorePlayers(g, memory.CountsPlayers, at)
 	}
 }
 
@@ -153,31 +153,40 @@ func (c *core) restorePhase(g reportapi.Game, before v1alpha1.GameState, at, now
 	}
 }
 
+// restorePlayers takes in how many play. A game that is probed counts where it said so itself, and where
+// it names them.
+func (c *core) restorePlayers(g reportapi.Game, counts bool, at time.Time) {
+	w := &c.words
+	probed := c.config.Probed
+	counts = counts || len(g.Players.IDs) > 0
+	if !counts && c.uncounted(g) {
+		return
+	}
+	// A probed game that counts may not have answered yet, unless it is Ready by that.
+	byProbe := c.config.Readiness != v1alpha1.ServerReadinessSDK && g.State == v1alpha1.GameReady
+	if probed && (!counts || byProbe) && !w.answer.said() {
+		w.answer = say(count{g.Players.Current, g.Players.Capacity}, at)
+	}
+	if probed && !counts {
+		return
+	}
+	if !w.capacity.said() && g.Players.Capacity != c.lastAnswer.Server.Capacity {
+		w.capacity = say(g.Players.Capacity, at)
+	}
+	switch {
+	case w.players.said():
+	case len(g.Players.IDs) > 0:
+		c.join(g.Players.IDs, at)
+	case w.tracked.IsZero():
+		w.players = say(g.Players.Current, at)
+	}
+}
+
 // uncounted reports whether nothing has said that nobody plays. A Server whose spec has a capacity shows
 // that nevertheless, and a probed game that hasn't answered yet may have reported something else.
 func (c *core) uncounted(g reportapi.Game) bool {
 	booting := c.config.Probed && g.State == v1alpha1.GameStarting
-	return g.Players.Current == 0 && len(g.Players.IDs) == 0 && (!g.Reported || booting)
-}
-
-func (c *core) restorePlayers(p v1alpha1.PlayersStatus, at time.Time) {
-	w := &c.words
-	if c.config.Probed && len(p.IDs) == 0 {
-		if !w.answer.said() {
-			w.answer = say(count{p.Current, p.Capacity}, at)
-		}
-		return
-	}
-	if !w.capacity.said() && p.Capacity != c.lastAnswer.Server.Capacity {
-		w.capacity = say(p.Capacity, at)
-	}
-	switch {
-	case w.players.said():
-	case len(p.IDs) > 0:
-		c.join(p.IDs, at)
-	case w.tracked.IsZero():
-		w.players = say(p.Current, at)
-	}
+	return g.Players.Current == 0 && (!g.Reported || booting)
 }
 
 // join puts earlier players before those who have joined since. For a while both together may

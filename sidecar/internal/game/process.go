@@ -81,8 +81,12 @@ func (c *core) over(p phase) bool {
 
 // onlyProbed reports whether how many play is known by the probe alone.
 func (c *core) onlyProbed() bool {
-	w := &c.words
-	return w.answer.said() && !w.players.said() && w.tracked.IsZero()
+	return c.words.answer.said() && !c.countsPlayers()
+}
+
+// countsPlayers reports whether the game itself has said how many play.
+func (c *core) countsPlayers() bool {
+	return c.words.players.said() || !c.words.tracked.IsZero()
 }
 
 // doubtful reports whether so many probes were unanswered that the last answer may not hold any more.

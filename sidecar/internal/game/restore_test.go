@@ -519,3 +519,45 @@ func TestWhatADeadProcessSaidIsntRestored(t *testing.T) {
 		}
 	}
 }
+
+// What a probed game itself says of its players comes before its probe's answers in another sidecar, too.
+func TestAProbedGamesOwnCountIsRestored(t *testing.T) {
+	for name, c := range map[string]struct {
+		say  func(w *world)
+		want v1alpha1.PlayersStatus
+	}{
+		"some play":                   {func(w *world) { w.must(w.SetPlayers(3, nil)) }, v1alpha1.PlayersStatus{Current: 3, Capacity: 20}},
+		"nobody plays":                {func(w *world) { w.must(w.SetPlayers(0, nil)) }, v1alpha1.PlayersStatus{Capacity: 20}},
+		"some play, of a number":      {func(w *world) { w.must(w.SetPlayers(3, new(int64(8)))) }, v1alpha1.PlayersStatus{Current: 3, Capacity: 8}},
+		"one plays, who is named":     {func(w *world) { w.connect("ann") }, v1alpha1.PlayersStatus{Current: 1, Capacity: 20, IDs: []string{"ann"}}},
+		"the one who was named left":  {func(w *world) { w.connect("ann"); _, err := w.PlayerDisconnect("ann"); w.must(err) }, v1alpha1.PlayersStatus{Capacity: 20}},
+		"only its probe says so":      {func(w *world) { w.Answered(w.clock.Now(), 7, 20) }, v1alpha1.PlayersStatus{Current: 2, Capacity: 20}},
+		"it counts, and has answered": {func(w *world) { w.Answered(w.clock.Now(), 7, 20); w.must(w.SetPlayers(3, nil)) }, v1alpha1.PlayersStatus{Current: 3, Capacity: 20}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := answeredWorld(t, probedGame())
+			c.say(w)
+			last := w.Snapshot().Game
+			for range 2 {
+				w = w.next()
+				w.answered(nil)
+				if diff := cmp.Diff(last, w.Snapshot().Game, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("restored (-last +now):\n%s", diff)
+				}
+			}
+			w.Answered(w.clock.Now(), 2, 20)
+			if diff := cmp.Diff(&c.want, w.Snapshot().Game.Players, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("players after an answer of the probe (-want +got):\n%s", diff)
+			}
+		})
+	}
+	// A game that boots may count before it answers.
+	w := answeredWorld(t, probedGame())
+	w.must(w.SetPlayers(3, nil))
+	w = w.next()
+	w.answered(nil)
+	w.unanswered(20)
+	w.later(time.Hour)
+	w.wantState(v1alpha1.GameStarting)
+	w.wantDeletable(false)
+}

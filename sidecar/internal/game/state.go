@@ -379,6 +379,7 @@ func (c *core) snapshot(now time.Time) Snapshot {
 	if !c.started.IsZero() {
 		s.Memory.Started = new(c.started)
 	}
+	s.Memory.CountsPlayers = c.config.Probed && c.countsPlayers()
 	if state == v1alpha1.GameReserved || state == v1alpha1.GameUnhealthy {
 		s.Game.ReservedUntil = phase.until
 	}
