@@ -1549,6 +1549,10 @@ func (in *GameStatus) DeepCopyInto(out *GameStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.Started != nil {
+		in, out := &in.Started, &out.Started
+		*out = (*in).DeepCopy()
+	}
 	if in.ReservedUntil != nil {
 		in, out := &in.ReservedUntil, &out.ReservedUntil
 		*out = (*in).DeepCopy()
