@@ -20,6 +20,7 @@ func memoryOf(header []byte) *reportapi.Memory {
 	switch m.Phase {
 	case "", v1alpha1.GameStarting, v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameReserved:
 		return m
+	case v1alpha1.GameShutdown, v1alpha1.GameUnhealthy:
 	}
 	return nil
 }

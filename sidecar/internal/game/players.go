@@ -25,8 +25,8 @@ func (g *Game) SetPlayers(current int64, capacity *int64) error {
 		if current < 0 || current > MaxPlayers {
 			return refuse(OutOfRange, "current must be from 0 to %d, not %d", MaxPlayers, current)
 		}
-		known := most > 0 && (c.restored || c.words.capacity.said())
-		if current > most && (capacity != nil || known) {
+		bounded := most > 0 && (c.restored || c.words.capacity.said())
+		if current > most && (capacity != nil || bounded) {
 			return refuse(OutOfRange, "current must not be above capacity, which is %d, and is %d", most, current)
 		}
 		c.words.players = say(int32(current), now)

@@ -467,7 +467,7 @@ func TestWhatABrokenGameWasIsRestored(t *testing.T) {
 // After a restart of its node a sidecar and its game both start again, and the operator may know of the new
 // process before the sidecar asks.
 func TestWhatADeadProcessSaidIsntRestored(t *testing.T) {
-	was := func(game func(w *world)) (last *world, after *world) {
+	was := func(game func(w *world)) (last, after *world) {
 		last = newWorld(t, denying(sdkGame()))
 		last.answered(keeping)
 		game(last)
@@ -495,7 +495,7 @@ func TestWhatADeadProcessSaidIsntRestored(t *testing.T) {
 		}
 		after.wantDeletable(false)
 
-		last, after = was(game)
+		_, after = was(game)
 		after.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameEnded = nil, wholeSecond(after.clock.Now()) })
 		if got := after.Snapshot().Game; got.Reported {
 			t.Errorf("%s, of a process that has ended: %+v", name, got)
