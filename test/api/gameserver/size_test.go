@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,10 +45,11 @@ func TestAServerOfAFleetIsSmall(t *testing.T) {
 	g.plays(w.node("node-011"), "10.244.0.154")
 	g.say(0, g.report(1, func(r *reportapi.Report) {
 		r.Instance, r.Game.Reported, r.Game.Players = "bench", true, &v1alpha1.PlayersStatus{Capacity: 16}
+		r.Memory = &reportapi.Memory{Started: new(time.Now())}
 	}))
 	w.eventually("the Server is Ready", func(ctx context.Context) error {
 		s := g.server(ctx)
-		if s.Status.State != v1alpha1.ServerReady || s.Status.Game == nil || s.Status.PodIP == "" || s.Status.NodeName == "" || len(s.Status.Ports) != 1 {
+		if s.Status.State != v1alpha1.ServerReady || s.Status.Game == nil || s.Status.Game.Started == nil || s.Status.PodIP == "" || s.Status.NodeName == "" || len(s.Status.Ports) != 1 {
 			return fmt.Errorf("its status is %+v", s.Status)
 		}
 		return nil

@@ -156,13 +156,16 @@ type answer struct {
 }
 
 // call makes a request of a replica.
-func call(ctx context.Context, replica int, method, path, token string, body []byte) (answer, error) {
+func call(ctx context.Context, replica int, method, path, token string, body []byte, headers ...string) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+cluster.operators[replica].Address+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	began := time.Now()
 	res, err := http.DefaultClient.Do(req)
@@ -211,8 +214,16 @@ func (g *game) say(replica int, r *reportapi.Report) (reportapi.Answer, time.Dur
 	var a reportapi.Answer
 	var took time.Duration
 	body := encode(g.w.t, r)
+	var headers []string
+	if r.Memory != nil {
+		memory, err := json.Marshal(r.Memory)
+		if err != nil {
+			g.w.t.Fatal(err)
+		}
+		headers = []string{reportapi.MemoryHeader, string(memory)}
+	}
 	g.w.eventually("the report is taken", func(ctx context.Context) error {
-		got, err := call(ctx, replica, http.MethodPost, reportapi.ReportPath, g.token, body)
+		got, err := call(ctx, replica, http.MethodPost, reportapi.ReportPath, g.token, body, headers...)
 		if err != nil {
 			return err
 		}

@@ -258,7 +258,12 @@ func healthy(s *v1alpha1.Server, o Observed) metav1.Condition {
 	case game != nil && game.State == v1alpha1.GameUnhealthy:
 		return condition.False(conditions.Healthy, reasons.Unhealthy, "%s", sentenceOr(game.Message, "The game doesn't answer any more."))
 	default:
-		return condition.True(conditions.Healthy, reasons.OK, "Nothing is wrong with the game.")
+		// What an earlier version said, in more bytes, stays, so that an upgrade writes no status.
+		message := "It is well."
+		if was := meta.FindStatusCondition(s.Status.Conditions, conditions.Healthy); was != nil && was.Status == metav1.ConditionTrue {
+			message = was.Message
+		}
+		return condition.True(conditions.Healthy, reasons.OK, "%s", message)
 	}
 }
 
