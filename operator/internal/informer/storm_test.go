@@ -66,6 +66,13 @@ func (s *storm) RaiseTo(ctx context.Context, ref target.Ref, want target.Replica
 	return target.Raised{After: want.FromZero}, nil
 }
 
+// scaledAt is when a target was scaled up. Others may be just now.
+func (s *storm) scaledAt(name string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at[name]
+}
+
 // newStorm makes so many services that sleep in each namespace, named namespace-number, with targets of
 // the same names.
 func newStorm(t *testing.T, of map[string]int, changes ...func(*v1alpha1.ElasticService)) *storm {
@@ -221,8 +228,8 @@ func TestAStampWaitsForTheRaisesOfOthers(t *testing.T) {
 				s.call(t, "games", 0)
 				others.Wait()
 				stamps := s.stamped["games-000"]
-				if len(stamps) != 1 || stamps[0].Sub(began) != c.want || s.at["games-000"].Sub(began) != 0 {
-					t.Errorf("it is scaled after %s and stamped after %s; want at once, and once after %s", s.at["games-000"].Sub(began), stamps[0].Sub(began), c.want)
+				if len(stamps) != 1 || stamps[0].Sub(began) != c.want || s.scaledAt("games-000").Sub(began) != 0 {
+					t.Errorf("it is scaled after %s and stamped after %s; want at once, and once after %s", s.scaledAt("games-000").Sub(began), stamps[0].Sub(began), c.want)
 				}
 			})
 		})
@@ -287,11 +294,11 @@ func TestATargetThatHangsHoldsUpOthersForABound(t *testing.T) {
 		all.Go(func() { s.call(t, "hangs", 99) })
 		all.Go(func() { s.call(t, "games", 0) })
 		synctest.Wait()
-		if took := s.at[serviceName("games", 0)].Sub(began); took != 0 {
+		if took := s.scaledAt(serviceName("games", 0)).Sub(began); took != 0 {
 			t.Errorf("the other namespace's target is scaled after %s, want at once", took)
 		}
 		all.Wait()
-		if took := s.at[serviceName("hangs", 99)].Sub(began); took > 3*time.Second {
+		if took := s.scaledAt(serviceName("hangs", 99)).Sub(began); took > 3*time.Second {
 			t.Errorf("the last of a hundred is scaled after %s, want 3 s at most: 18 of its namespace give their turn up each half second", took)
 		}
 		<-time.After(turnTime + wakeTime)
@@ -308,7 +315,7 @@ func TestAWakesTimeBeginsWithItsTurn(t *testing.T) {
 		s.hang(t, &others, "games", 150)
 		began := time.Now()
 		s.call(t, "games", 0)
-		if waited := s.at["games-000"].Sub(began); waited < 2*time.Second || s.left["games-000"] != wakeTime {
+		if waited := s.scaledAt("games-000").Sub(began); waited < 2*time.Second || s.left["games-000"] != wakeTime {
 			t.Errorf("it had %s for its target after %s, want %s after more than 2 s", s.left["games-000"], waited, wakeTime)
 		}
 		others.Wait()
