@@ -67,9 +67,14 @@ func TestANewProcessIsWritten(t *testing.T) {
 		said   *said
 		want   string
 	}{
-		"none is written":            {server(), began(noon), ""},
-		"it is written":              {server(stored), began(noon), ""},
-		"an earlier one is":          {server(stored), began(noon.Add(time.Minute)), reasonOther},
+		"none is written":   {server(), began(noon), ""},
+		"it is written":     {server(stored), began(noon), ""},
+		"an earlier one is": {server(stored), began(noon.Add(time.Minute)), reasonOther},
+		"kinds of an earlier version store nothing": {server(), func() *said {
+			s := began(noon)
+			s.report.Memory.CountsPlayers, s.report.Memory.Phase = true, v1alpha1.GameReady
+			return s
+		}(), ""},
 		"this one isn't known":       {server(stored), report(), reasonOther},
 		"something else has changed": {server(), func() *said { s := began(noon); players(1)(s.report); return s }(), reasonPlayers},
 	} {

@@ -153,7 +153,9 @@ func compare(server *v1alpha1.Server, s *said) change {
 	game := *after.Game
 	game.Since, game.Instance, game.Sequence = stored.Since, stored.Instance, stored.Sequence
 	if stored.Started == nil {
-		game.Started = nil // it is written with the next change
+		// Nothing of a memory is stored, and kinds of an earlier version never store it: it is written with
+		// the next change.
+		game.Started, game.Phase, game.CountsPlayers = nil, stored.Phase, stored.CountsPlayers
 	}
 	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
 	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
