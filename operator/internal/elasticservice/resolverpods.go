@@ -14,6 +14,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
+	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 // Resolver pods stand in for every service, so a change of them is relevant to all. Where one is
@@ -121,16 +122,21 @@ func (r *Reconciler) all(ctx context.Context, q queue) {
 	r.backlog.Add(append(behind, aside...)...)
 }
 
-// awaited reports whether somebody may wait for a service's pass.
+// awaited reports whether somebody may wait for a service's pass, as for one that was woken while there was
+// no leader: others may wake with it.
 func awaited(es *v1alpha1.ElasticService) bool {
+	if es.Status.Phase == v1alpha1.PhaseAsleep && times.Micro(es.Status.LastWakeTime).After(times.Micro(es.Status.LastSleepTime)) {
+		return true
+	}
 	return es.Status.Phase == v1alpha1.PhaseWaking || es.Status.Phase == v1alpha1.PhaseFallingAsleep || es.Status.Queued > 0
 }
 
-// atStart asks for the first passes of a new leader.
-func (r *Reconciler) atStart() handler.EventHandler {
+// creations asks for the first passes. It alone does: what is made while the controller's handlers are
+// added is there at the start for some of them, and new for others.
+func (r *Reconciler) creations() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 		es, ok := e.Object.(*v1alpha1.ElasticService)
-		if request := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}); !ok || awaited(es) {
+		if request := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}); !ok || !e.IsInInitialList || awaited(es) {
 			q.Add(request)
 		} else {
 			r.firsts.Add(request)

@@ -134,27 +134,35 @@ func TestFirstPassesThatNobodyWaitsForAreMadeTwoAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	const all = 10_000
+	slept := metav1.NewMicroTime(time.Unix(1000, 0))
 	for i := range all {
-		es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}}
-		if i == all/2 {
+		es := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, LastSleepTime: &slept}}
+		switch i {
+		case all / 2:
 			es.Status.Phase = v1alpha1.PhaseWaking
+		case all / 3: // it was woken while there was no leader
+			es.Status.LastWakeTime = new(metav1.NewMicroTime(slept.Add(time.Second)))
 		}
-		r.atStart().Create(t.Context(), event.CreateEvent{Object: es, IsInInitialList: true}, q)
+		r.creations().Create(t.Context(), event.CreateEvent{Object: es, IsInInitialList: true}, q)
 	}
-	if q.Len() != 3 || r.Backlog() != all-1 {
-		t.Errorf("%d wait for a worker, and %d are in the backlog; want the one that wakes and 2 of %d", q.Len(), r.Backlog(), all-1)
+	if q.Len() != 4 || r.Backlog() != all-2 {
+		t.Errorf("%d wait for a worker, and %d are in the backlog; want the two that wake and 2 of %d", q.Len(), r.Backlog(), all-2)
+	}
+	r.creations().Create(t.Context(), event.CreateEvent{Object: &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}, q)
+	if q.Len() != 5 {
+		t.Errorf("%d wait for a worker, want a new one at once, too", q.Len())
 	}
 	had := map[string]int{}
 	for i := 0; q.Len() > 0; i++ {
 		request, _ := q.Get()
 		had[request.Name]++
-		if request.Name == strconv.Itoa(all/2) && i > 2 {
+		if request.Name == strconv.Itoa(all/2) && i > 4 {
 			t.Errorf("the one that wakes has its pass after %d others", i)
 		}
 		r.firsts.Begin(request)()
 		q.Done(request)
 	}
-	if len(had) != all || r.Backlog() != 0 {
+	if len(had) != all+1 || r.Backlog() != 0 {
 		t.Errorf("%d of %d had a pass, and %d are left", len(had), all, r.Backlog())
 	}
 }

@@ -48,15 +48,16 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 			_, first := e.Object.(*v1alpha1.ElasticService)
 			return first || !e.IsInInitialList
 		}}).
-		For(&v1alpha1.ElasticService{}, builder.WithPredicates(afterStart(), predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.ElasticService{}, r.atStart(), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList },
+		For(&v1alpha1.ElasticService{}, builder.WithPredicates(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false },
+		})).
+		Watches(&v1alpha1.ElasticService{}, r.creations(), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).
 		WatchesRawSource(r.backlog.Source()).
 		WatchesRawSource(r.firsts.Source()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: r.passes.Limiter()}).
 		// Wakes are stamped into the status, and neither those nor finalizers change the
 		// generation.
 		Watches(&v1alpha1.ElasticService{}, kit.Debounce{Wait: debounce, Find: kit.Itself}.Handler(), builder.WithPredicates(afterStart())).

@@ -34,11 +34,12 @@ func firstPasses() predicate.Predicate {
 	}}
 }
 
-// atStart asks for the first passes of a new leader.
-func (r *Reconciler) atStart() handler.EventHandler {
+// creations asks for the first passes. It alone does: a Server that is made while the controller's handlers
+// are added is there at the start for some of them, and new for others.
+func (r *Reconciler) creations() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 		s, ok := e.Object.(*v1alpha1.Server)
-		if request := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}); !ok || !rests(s) {
+		if request := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}); !ok || !e.IsInInitialList || !rests(s) {
 			q.Add(request)
 		} else {
 			r.backlog.Add(request)

@@ -63,7 +63,7 @@ func TestFirstPassesOfServersThatAreWellAreMadeTwoAtATime(t *testing.T) {
 		if change != nil {
 			change(s)
 		}
-		r.atStart().Create(t.Context(), event.CreateEvent{Object: s, IsInInitialList: true}, q)
+		r.creations().Create(t.Context(), event.CreateEvent{Object: s, IsInInitialList: true}, q)
 	}
 	const all = 10_000
 	rest := []v1alpha1.ServerState{v1alpha1.ServerReady, v1alpha1.ServerAllocated, v1alpha1.ServerReserved, v1alpha1.ServerStopped}
@@ -89,6 +89,18 @@ func TestFirstPassesOfServersThatAreWellAreMadeTwoAtATime(t *testing.T) {
 		if at := slices.Index(passes, name); at < 0 || at >= 2+len(urgent) {
 			t.Errorf("the pass of the one that %s is number %d", name, at)
 		}
+	}
+}
+
+// What is made while the controller's handlers are added may be new for the one and there at the start for the
+// other, so one alone asks for passes, and for each.
+func TestAServerThatIsMadeWhileALeaderBeginsHasItsPassAtOnce(t *testing.T) {
+	t.Parallel()
+	r, q := started(t)
+	s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "new"}, Status: v1alpha1.ServerStatus{State: v1alpha1.ServerReady}}
+	r.creations().Create(t.Context(), event.CreateEvent{Object: s}, q)
+	if q.Len() != 1 || r.Backlog() != 0 {
+		t.Errorf("%d wait for a worker, and %d are in the backlog; want 1 and none", q.Len(), r.Backlog())
 	}
 }
 

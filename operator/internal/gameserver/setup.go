@@ -99,10 +99,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("server").
 		WithEventFilter(firstPasses()).
 		For(&v1alpha1.Server{}, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+			CreateFunc: func(event.CreateEvent) bool { return false },
 		})).
-		Watches(&v1alpha1.Server{}, r.atStart(), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList },
+		Watches(&v1alpha1.Server{}, r.creations(), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 		})).

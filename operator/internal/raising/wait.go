@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const (
@@ -109,4 +111,30 @@ func (p *Passes) Again(of types.NamespacedName, work func() Work) (again time.Du
 		p.since[of] = since
 	}
 	return again
+}
+
+// waits reports whether an object's pass is to come again.
+func (p *Passes) waits(of types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.since[of]
+	return ok
+}
+
+// Limiter is the rate limiter of the passes' controller. A pass that is told to come again did nothing, and
+// how often the ones before it failed is remembered.
+func (p *Passes) Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return limiter{workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), p}
+}
+
+type limiter struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	passes *Passes
+}
+
+// Forget implements workqueue.TypedRateLimiter.
+func (l limiter) Forget(r reconcile.Request) {
+	if !l.passes.waits(r.NamespacedName) {
+		l.TypedRateLimiter.Forget(r)
+	}
 }

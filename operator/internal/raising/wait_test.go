@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func TestWorkLetsRaisesGoFirst(t *testing.T) {
@@ -124,6 +125,34 @@ func TestAPassComesAgainUntilTheStormIsOver(t *testing.T) {
 		}
 		if len(p.since) != 0 {
 			t.Errorf("%d passes are remembered, though all went on", len(p.since))
+		}
+	})
+}
+
+// A pass that is put off isn't one that went well: the next failure waits longer than the one before.
+func TestAPassThatIsPutOffForgetsNoFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &Passes{Raises: &Raises{}}
+		limiter, request := p.Limiter(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: "lobby"}}
+		for range 3 {
+			limiter.When(request)
+		}
+		end := begin(t, p.Raises, "others")
+		if again := p.Again(request.NamespacedName, func() Work { return Prompt }); again == 0 {
+			t.Fatal("the pass isn't put off")
+		}
+		limiter.Forget(request)
+		if n := limiter.NumRequeues(request); n != 3 {
+			t.Errorf("%d failures are remembered, want 3", n)
+		}
+		end()
+		if again := p.Again(request.NamespacedName, func() Work { return Prompt }); again != 0 {
+			t.Errorf("the pass comes again after %s though no raise is under way", again)
+		}
+		limiter.Forget(request)
+		if n := limiter.NumRequeues(request); n != 0 {
+			t.Errorf("after a pass that went well %d failures are remembered", n)
 		}
 	})
 }
