@@ -19,6 +19,8 @@ type outcome struct {
 	ports portPick
 	// refused is the API server's reason for refusing the Pod, which the user has to fix.
 	refused error
+	// unguarded is set where the API server refuses the namespace's PodDisruptionBudget.
+	unguarded bool
 	// turn is set where the pass has its Server's turn.
 	turn bool
 }
@@ -53,7 +55,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 		p.Create = done.ports.trouble == nil
 	}
 	if o.Pod != nil {
-		if err := r.keepGuard(ctx, s.Namespace); err != nil {
+		if err := r.guard(ctx, s, &done); err != nil {
 			return done, err
 		}
 	}
@@ -68,7 +70,7 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 		done.refused, err = r.createPod(ctx, s, done.ports.numbers)
 		if err == nil && done.refused == nil {
 			// After the Pod, since a player waits for that, and before anybody can play in it.
-			err = r.keepGuard(ctx, s.Namespace)
+			err = r.guard(ctx, s, &done)
 		}
 	case p.Restart:
 		err = r.markRestart(ctx, o.Pod)
@@ -94,4 +96,16 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 		}
 	}
 	return done, err
+}
+
+// guard keeps the namespace's PodDisruptionBudget. Where the API server refuses that, evictions are still
+// refused by the webhook, and the game goes on.
+func (r *Reconciler) guard(ctx context.Context, s *v1alpha1.Server, done *outcome) error {
+	err := r.keepGuard(ctx, s.Namespace)
+	if !refusal.Is(err) {
+		return err
+	}
+	done.unguarded = true
+	kit.Emit(r.Events, s, kit.Warning("NotGuarded", "KeepGuard", "No PodDisruptionBudget keeps the Pod from being evicted: %s", refusal.Words(err)))
+	return nil
 }

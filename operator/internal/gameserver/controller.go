@@ -199,6 +199,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if done.unguarded {
+		p.RequeueAfter.AtMost(refusedRetry)
+	}
 	done.turn = turn
 	requeueAfter, err := r.updateStatus(ctx, now, original, s, o, p, done)
 	if err == nil {
