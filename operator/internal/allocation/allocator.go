@@ -33,8 +33,9 @@ const (
 	// writers is how many statuses are written at once.
 	writers = 64
 	// wakers is how many targets are woken at once, and wakeEvery is how often one is, while somebody
-	// waits for it and it sleeps.
-	wakers    = 8
+	// waits for it and it sleeps. A wake lasts longer than its calls: it lets the raises of others go
+	// before its stamp, and has turns with them.
+	wakers    = 64
 	wakeEvery = time.Second
 	// metricEvery is how often it is told how many wait.
 	metricEvery = 5 * time.Second
