@@ -224,24 +224,27 @@ type PlayersProbe struct {
 // no health ping through the SDK after it sent one, for failureThreshold periods. A game that
 // has neither probe nor pings is as healthy as its Pod.
 type HealthSpec struct {
-	// initialDelay is how long after its start a game isn't judged; at most 24h. By default 30s.
+	// initialDelay is how long after its start a game isn't judged; at most 24h.
 	// +optional
+	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) <= duration('24h')",message="initialDelay must be a duration up to 24h such as 30s or 5m"
 	InitialDelay *metav1.Duration `json:"initialDelay,omitempty"`
 
 	// period is the time between two probes, and how often a health ping is expected; from 1s
-	// to 1h. By default 5s.
+	// to 1h.
 	// +optional
+	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="period must be a duration from 1s to 1h such as 5s"
 	Period *metav1.Duration `json:"period,omitempty"`
 
 	// failureThreshold is how many periods in a row without an answer or a ping make the Server
-	// Unhealthy. By default 3.
+	// Unhealthy.
 	// +optional
+	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	FailureThreshold int32 `json:"failureThreshold,omitempty"`
@@ -461,8 +464,9 @@ type ServerPort struct {
 	// +kubebuilder:default=TCP
 	Protocol ServerProtocol `json:"protocol,omitempty"`
 
-	// expose is how the port is reached from outside the cluster. By default None.
+	// expose is how the port is reached from outside the cluster.
 	// +optional
+	// +kubebuilder:default=None
 	Expose Expose `json:"expose,omitempty"`
 
 	// hostPort is the number on the node. If it is absent the operator picks one from its range

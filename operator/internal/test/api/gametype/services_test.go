@@ -201,7 +201,7 @@ func TestWhatIsSaidOfAPortIsNoUpdate(t *testing.T) {
 	if len(before) != 1 || len(after) != 1 || before[0].UID != after[0].UID {
 		t.Fatalf("there were %d Fleets and are %d, want the same one", len(before), len(after))
 	}
-	want := []v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: "minecraft"}}
+	want := []v1alpha1.ServerPort{{Name: "game", ContainerPort: 25565, Protocol: "minecraft", Expose: v1alpha1.ExposeNone}}
 	if diff := cmp.Diff(want, after[0].Spec.Template.Spec.Ports); diff != "" {
 		t.Errorf("the Fleet's ports (-want +got):\n%s", diff)
 	}
