@@ -1,10 +1,23 @@
 package gameserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
 // Of a Fleet's Servers that go together one looks at their namespace, after the others.
@@ -33,5 +46,36 @@ func TestANamespaceIsLookedAtOnceWhenItsServersGo(t *testing.T) {
 	}
 	if now, after := e.look(key("games", "lobby-5")); now || after != emptiedAfter {
 		t.Errorf("one that goes after that look looks now: %t, after %s", now, after)
+	}
+}
+
+// A game goes on where the API server refuses the budget, and its owner is told.
+func TestAGameGoesOnWhereItsBudgetIsRefused(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func() error {
+		return apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, guardName, errors.New("exceeded quota"))
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return refuse()
+		},
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, Events: recorder}
+	r.Init()
+	var done outcome
+	if err := r.guard(t.Context(), full(), &done); err != nil || !done.unguarded {
+		t.Errorf("the pass ends with %v, unguarded %t; want that it goes on and comes again", err, done.unguarded)
+	}
+	select {
+	case event := <-recorder.Events:
+		if !strings.Contains(event, "NotGuarded") || !strings.Contains(event, "exceeded quota") {
+			t.Errorf("the event is %q", event)
+		}
+	default:
+		t.Error("nobody is told")
 	}
 }
