@@ -250,13 +250,15 @@ func (r *Reconciler) raisesFirst(ctx context.Context, req reconcile.Request) tim
 }
 
 // workOf is what a pass of an ElasticService is for others' raises. One that sleeps or wakes can wait for
-// those, unless others wake by that pass, or clients get pods from before the sleep by it.
+// those, unless clients get pods from before the sleep by that pass. Those that wake together wake each other
+// by their passes, one after the other, and wait for nothing.
 func (r *Reconciler) workOf(ctx context.Context, es *v1alpha1.ElasticService) raising.Work {
 	s := &es.Status
 	switch {
+	case len(es.Spec.WakeWith) > 0, len(affected.Finder{Client: r.Client}.ByWakeWith(ctx, es)) > 0:
+		return raising.Urgent
 	case s.Phase != v1alpha1.PhaseAsleep && s.Phase != v1alpha1.PhaseWaking, !es.DeletionTimestamp.IsZero(),
-		len(s.PodsBeforeSleep) > 0 && r.Now().Sub(times.Micro(s.LastSleepTime)) < justSlept,
-		len(es.Spec.WakeWith) > 0, len(affected.Finder{Client: r.Client}.ByWakeWith(ctx, es)) > 0:
+		len(s.PodsBeforeSleep) > 0 && r.Now().Sub(times.Micro(s.LastSleepTime)) < justSlept:
 		return raising.Prompt
 	}
 	return raising.Patient

@@ -70,10 +70,10 @@ func TestAPassWaitsForTheEndOfAStormWhereNobodyWaitsForIt(t *testing.T) {
 		"no pods before the sleep":   {slept(20 * time.Second), raising.Patient},
 		"it wakes others": {func(es *v1alpha1.ElasticService) {
 			es.Status.Phase, es.Spec.WakeWith = v1alpha1.PhaseWaking, []string{"cache"}
-		}, raising.Prompt},
+		}, raising.Urgent},
 		"others wake it": {func(es *v1alpha1.ElasticService) {
 			es.Name, es.Status.Phase = "database", v1alpha1.PhaseAsleep
-		}, raising.Prompt},
+		}, raising.Urgent},
 		"it is deleted": {func(es *v1alpha1.ElasticService) {
 			es.Status.Phase, es.DeletionTimestamp = v1alpha1.PhaseAsleep, &metav1.Time{Time: now}
 		}, raising.Prompt},

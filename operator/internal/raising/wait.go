@@ -31,11 +31,14 @@ const (
 	// Patient is what nobody waits for during a storm, such as the work of services that sleep or wake:
 	// their clients wait for pods. It waits for three seconds at most.
 	Patient
+	// Urgent is what scales up by itself what clients wait for, or lets them go on, such as the work of
+	// services that wake together. It doesn't wait.
+	Urgent
 )
 
 // left is how long work that has waited so long has yet to wait at most; 0: it may go on.
 func (r *Raises) left(w Work, waited time.Duration) time.Duration {
-	if r == nil {
+	if r == nil || w == Urgent {
 		return 0
 	}
 	r.mu.Lock()

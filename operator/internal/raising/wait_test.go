@@ -117,6 +117,9 @@ func TestAPassComesAgainUntilTheStormIsOver(t *testing.T) {
 			t.Errorf("it went on after %s, want %s: one raise is over then", took, comeAgain)
 		}
 		raiseOn(t, p.Raises)
+		if asked, took := comes(p, Urgent); asked != 1 || took != 0 {
+			t.Errorf("urgent work asks %d times and goes on after %s, want once and at once", asked, took)
+		}
 		if asked, took := comes(p, Prompt); took != longest || asked > 7 {
 			t.Errorf("a prompt one came %d times within %s, want 7 at most within %s", asked, took, longest)
 		}
