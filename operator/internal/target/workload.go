@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,12 +56,18 @@ func (r Ref) isWorkload() bool {
 	return r.APIVersion == "apps/v1" && (r.Kind == "Deployment" || r.Kind == "StatefulSet")
 }
 
+// notOlderTime bounds a read as of a resourceVersion that the API server hasn't seen: it waits for that for
+// three seconds, and then has its client try again for half a minute.
+const notOlderTime = 500 * time.Millisecond
+
 // readNotOlder reads an object as of a resourceVersion or a later one.
 func (s *Scaler) readNotOlder(ctx context.Context, ref Ref, resourceVersion string) (*unstructured.Unstructured, error) {
 	if resourceVersion != "" {
-		u, err := s.read(ctx, ref, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: resourceVersion}})
+		bounded, cancel := context.WithTimeout(ctx, notOlderTime)
+		defer cancel()
+		u, err := s.read(bounded, ref, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: resourceVersion}})
 		// Another API server may have shown it to the watch.
-		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) && (err == nil || bounded.Err() == nil) {
 			return u, err
 		}
 	}

@@ -1,9 +1,11 @@
 package gametype_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -120,7 +122,10 @@ func TestAWorkloadIsSeenAsItsScaleHasIt(t *testing.T) {
 		}
 		scale.Probed = new(false)
 		for _, version := range []string{"", o.GetResourceVersion(), "900000000000"} {
-			got, err := scaler.See(t.Context(), ref, target.Look{NotOlder: version})
+			// The client tries what is too new for the API server for more than half a minute, if it is let.
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			got, err := scaler.See(ctx, ref, target.Look{NotOlder: version})
+			cancel()
 			if err != nil {
 				t.Fatalf("see the %s as of %q: %v", kind, version, err)
 			}
