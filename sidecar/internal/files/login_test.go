@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/crypto/ssh"
 )
@@ -248,5 +249,44 @@ func TestWhoSaysNothingMakesRoom(t *testing.T) {
 	}
 	if n := w.refused(refusedHandshake); n != 0 {
 		t.Errorf("%d are counted twice", n)
+	}
+}
+
+// leavesOnceLoggedIn is a connection whose client leaves while the server notes the login.
+type leavesOnceLoggedIn struct{ net.Conn }
+
+func (c leavesOnceLoggedIn) SetDeadline(at time.Time) error {
+	if at.IsZero() {
+		_ = c.Close()
+	}
+	return c.Conn.SetDeadline(at)
+}
+
+// Who logs in and leaves at once isn't one whose login failed.
+func TestWhoLeavesAtOnceHasLoggedIn(t *testing.T) {
+	w := newWorld(t, nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer ln.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if c, err := ln.Accept(); err == nil {
+			w.client(t.Context(), leavesOnceLoggedIn{c})
+		}
+	}()
+	// The client may see its login, or that the connection has ended.
+	c, err := ssh.Dial("tcp", ln.Addr().String(), &ssh.ClientConfig{
+		User: "alice", Auth: []ssh.AuthMethod{ssh.Password(goodPassword)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+	})
+	if err == nil {
+		_ = c.Close()
+	}
+	within(t, "end the session", ended)
+	if n := testutil.ToFloat64(w.metrics.logins.WithLabelValues("password")); n != 1 {
+		t.Errorf("%v logins are counted", n)
+	}
+	if n := w.refused(refusedHandshake); n != 0 {
+		t.Errorf("%d failed handshakes are counted", n)
 	}
 }
