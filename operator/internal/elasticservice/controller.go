@@ -141,7 +141,7 @@ type pass struct {
 // Reconcile brings one ElasticService to its desired state.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	end, endFirst := r.backlog.Begin(req), r.firsts.Begin(req)
-	if again := r.raisesFirst(ctx, req); again > 0 {
+	if again := r.passes.Again(req.NamespacedName, func() raising.Work { return r.passWork(ctx, req) }); again > 0 {
 		return reconcile.Result{RequeueAfter: again}, nil // and it keeps its place until then
 	}
 	defer end()
@@ -237,16 +237,14 @@ func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticServi
 // stay: as long as Kubernetes lets them take to end.
 const justSlept = 30 * time.Second
 
-// raisesFirst is when a pass is to come again that lets targets be scaled up first; 0: it goes on.
-func (r *Reconciler) raisesFirst(ctx context.Context, req reconcile.Request) time.Duration {
-	return r.passes.Again(req.NamespacedName, func() raising.Work {
-		es := &v1alpha1.ElasticService{}
-		// A pass in turn with all others is one of a few already. The object is only read.
-		if r.backlog.Took(req) || r.firsts.Took(req) || r.Client.Get(ctx, req.NamespacedName, es, client.UnsafeDisableDeepCopy) != nil {
-			return raising.Prompt
-		}
-		return r.workOf(ctx, es)
-	})
+// passWork is what a pass is for others' raises. One in turn with all others is one of a few already.
+func (r *Reconciler) passWork(ctx context.Context, req reconcile.Request) raising.Work {
+	es := &v1alpha1.ElasticService{}
+	// The object is only read.
+	if r.backlog.Took(req) || r.firsts.Took(req) || r.Client.Get(ctx, req.NamespacedName, es, client.UnsafeDisableDeepCopy) != nil {
+		return raising.Prompt
+	}
+	return r.workOf(ctx, es)
 }
 
 // workOf is what a pass of an ElasticService is for others' raises. One that sleeps or wakes can wait for

@@ -30,7 +30,7 @@ func raisesWorld(t *testing.T, all ...client.Object) *Reconciler {
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).WithIndex(&v1alpha1.ElasticService{}, index.WakeWith, func(o client.Object) []string {
 			return o.(*v1alpha1.ElasticService).Spec.WakeWith
 		}).Build(),
-		Raises:   &raising.Raises{},
+		Raises:   raising.New(),
 		Triggers: trigger.NewPoller(trigger.Options{}),
 	}
 	r.Init()

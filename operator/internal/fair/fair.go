@@ -4,19 +4,27 @@ package fair
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 )
+
+// ErrFull means that too many wait for a permit.
+var ErrFull = errors.New("too many wait for their turn")
 
 // Permits bound how much work is done at once. All who wait for one take turns, however many
 // each of them waits for. The zero value has none.
 type Permits struct {
 	most, each int
+	// mayWait bounds how many wait, and mayWaitOfEach how many of each; 0: there is no bound.
+	mayWait, mayWaitOfEach int
 
 	mu   sync.Mutex
 	used int
-	all  map[string]*share
-	// turns are the shares that wait and may have a permit, in order.
+	// waiting are how many wait.
+	waiting int
+	all     map[string]*share
+	// turns are the shares that wait and may have a permit, in order. There are none while one is left.
 	turns []*share
 }
 
@@ -34,7 +42,13 @@ func New(most, each int) *Permits {
 	return &Permits{most: most, each: each, all: map[string]*share{}}
 }
 
-// Acquire waits for a permit for who. An error is the context's, and then there is no permit.
+// Bounded are permits for which no more than so many wait, and so many of each.
+func (p *Permits) Bounded(waiting, ofEach int) *Permits {
+	p.mayWait, p.mayWaitOfEach = waiting, ofEach
+	return p
+}
+
+// Acquire waits for a permit for who. An error is ErrFull or the context's, and then there is no permit.
 func (p *Permits) Acquire(ctx context.Context, who string) error {
 	p.mu.Lock()
 	s := p.all[who]
@@ -42,28 +56,38 @@ func (p *Permits) Acquire(ctx context.Context, who string) error {
 		s = &share{name: who}
 		p.all[who] = s
 	}
+	// Where there is one left nobody waits who may have it.
+	if p.used < p.most && s.used < p.each {
+		s.used++
+		p.used++
+		p.mu.Unlock()
+		return nil
+	}
+	if p.mayWait > 0 && (p.waiting >= p.mayWait || len(s.waiting) >= p.mayWaitOfEach) {
+		p.forget(s)
+		p.mu.Unlock()
+		return ErrFull
+	}
 	granted := make(chan struct{})
 	s.waiting = append(s.waiting, granted)
+	p.waiting++
 	p.queue(s)
-	p.grant()
 	p.mu.Unlock()
-	select {
-	case <-granted:
-		return nil
-	default:
-	}
 	select {
 	case <-granted:
 		return nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(s.waiting, granted); i >= 0 {
+	i := slices.Index(s.waiting, granted)
+	if i >= 0 {
 		s.waiting = slices.Delete(s.waiting, i, i+1)
+		p.waiting--
 		p.forget(s)
-	} else {
-		p.giveBack(s)
+	}
+	p.mu.Unlock()
+	if i < 0 {
+		p.Release(who) // it came meanwhile
 	}
 	return ctx.Err()
 }
@@ -72,15 +96,23 @@ func (p *Permits) Acquire(ctx context.Context, who string) error {
 func (p *Permits) Release(who string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.giveBack(p.all[who])
-}
-
-func (p *Permits) giveBack(s *share) {
+	s := p.all[who]
 	s.used--
 	p.used--
-	p.queue(s)
-	p.grant()
-	p.forget(s)
+	if p.waiting+len(p.turns) > 0 {
+		p.queue(s)
+		p.grant()
+	}
+	if s.used == 0 && len(s.waiting) == 0 && !s.queued {
+		delete(p.all, who)
+	}
+}
+
+// Len is how many wait, and how many have a permit or wait for one.
+func (p *Permits) Len() (waiting, shares int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting, len(p.all)
 }
 
 // queue gives a share a turn if it waits and may have more.
@@ -103,6 +135,7 @@ func (p *Permits) grant() {
 		}
 		close(s.waiting[0])
 		s.waiting = s.waiting[1:]
+		p.waiting--
 		s.used++
 		p.used++
 		p.queue(s)

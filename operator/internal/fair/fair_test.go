@@ -93,3 +93,67 @@ func TestWhoGivesUpWaitingHasNoPermit(t *testing.T) {
 		t.Errorf("got %v, with %d used and %d known", err, p.used, len(p.all))
 	}
 }
+
+// Who gives up while others have all permits leaves none unused.
+func TestAfterAllGaveUpThePermitIsFree(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1, 1)
+		if err := p.Acquire(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var gaveUp sync.WaitGroup
+		for _, who := range []string{"b", "c", "c"} {
+			gaveUp.Go(func() { _ = p.Acquire(ctx, who) })
+		}
+		synctest.Wait()
+		cancel()
+		gaveUp.Wait()
+		p.Release("a")
+		if p.waiting != 0 || len(p.turns) != 0 || len(p.all) != 0 {
+			t.Errorf("%d wait, %d have turns and %d shares are known; want none", p.waiting, len(p.turns), len(p.all))
+		}
+		bounded, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if err := p.Acquire(bounded, "d"); err != nil {
+			t.Errorf("the next one has no permit: %v", err)
+		}
+	})
+}
+
+// A bounded queue refuses who comes beyond it, of one or of all, and nobody else.
+func TestWhoWaitsIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := New(1, 1).Bounded(5, 3)
+		if err := p.Acquire(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		var full atomic.Int32
+		for _, c := range []struct {
+			who         string
+			times, want int
+		}{{"a", 4, 1}, {"b", 2, 1}, {"c", 3, 4}} {
+			for range c.times {
+				all.Go(func() {
+					if errors.Is(p.Acquire(ctx, c.who), ErrFull) {
+						full.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			if got := int(full.Load()); got != c.want {
+				t.Errorf("after %d calls of %s %d are refused, want %d", c.times, c.who, got, c.want)
+			}
+		}
+		cancel()
+		all.Wait()
+		p.Release("a")
+		if p.waiting != 0 || len(p.all) != 0 {
+			t.Errorf("in the end %d wait, and %d shares are known", p.waiting, len(p.all))
+		}
+	})
+}

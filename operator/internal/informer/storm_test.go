@@ -113,7 +113,7 @@ func newStorm(t *testing.T, of map[string]int, changes ...func(*v1alpha1.Elastic
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}}).Build()
 	s.Waker = NewWaker(c, s, events.NewFakeRecorder(10000), nil)
-	s.Raises = &raising.Raises{}
+	s.Raises = raising.New()
 	return s
 }
 
@@ -243,7 +243,7 @@ func TestAStampOfATargetWithReplicasWaitsHalfASecond(t *testing.T) {
 		now := time.Now()
 		asleep := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}
 		w := waker(t, asleep, asleep, &scaled{replicas: 2}, &now)
-		w.Raises = &raising.Raises{}
+		w.Raises = raising.New()
 		var others sync.WaitGroup
 		for range 100 {
 			others.Go(func() {

@@ -97,7 +97,7 @@ type Waker struct {
 	now     func() time.Time
 
 	// stamps have their turns, too: those of a storm come all at once, when its targets are scaled.
-	stamps   raising.Turns
+	stamps   *raising.Raises
 	flight   singleflight.Group
 	services memory[service]
 }
@@ -122,7 +122,7 @@ type service struct {
 
 // NewWaker makes a Waker. m may be nil.
 func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Informer) *Waker {
-	return &Waker{client: c, scaler: r, events: e, metrics: m, now: time.Now, services: memory[service]{keep: memoryTime}}
+	return &Waker{client: c, scaler: r, events: e, metrics: m, now: time.Now, stamps: raising.New(), services: memory[service]{keep: memoryTime}}
 }
 
 // Wake wakes a service. The answer's phase is Asleep only when the sleep has just been
@@ -200,15 +200,18 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 			m.raised, m.raisedAt, m.raisedIn = raised, w.now(), since
 		}
 	}
-	end := func() {}
+	// The player waits for the pod, and the stamp for others' pods. Where the target was at zero there is no
+	// sleep left that the stamp could stop. A service with others in spec.wakeWith has no time for this: they
+	// wake with the stamp.
+	work := raising.Urgent
 	if first && len(es.Spec.WakeWith) == 0 {
-		var err error
-		if end, err = w.afterOthers(ctx, es, skipped || raised.Before == 0); err != nil {
-			return informerapi.WakeResponse{}, err
+		work = raising.Prompt
+		if skipped || raised.Before == 0 {
+			work = raising.Patient
 		}
 	}
-	stamped, err := w.stamp(ctx, es, asked)
-	if end(); err != nil {
+	stamped, err := w.stamp(ctx, es, asked, work)
+	if err != nil {
 		return informerapi.WakeResponse{}, err
 	}
 	phase, now := stamped.Status.Phase, ptr.Deref(stamped.Status.PhaseSince, metav1.MicroTime{}).Time
@@ -239,20 +242,18 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 	return answer, nil
 }
 
-// afterOthers lets others' targets be scaled up before the stamp, and waits for its turn: the player
-// waits for the pod, and the stamp for others' pods. Where the target was at zero there is no sleep left that
-// it could stop. A service with others in spec.wakeWith has no time for this: they wake with the stamp.
-func (w *Waker) afterOthers(ctx context.Context, es *v1alpha1.ElasticService, fromZero bool) (end func(), err error) {
-	work := raising.Prompt
-	if fromZero {
-		work = raising.Patient
+// stamp writes down when the wake was asked for, and returns the ElasticService as it is then. Unless it is
+// urgent it lets others' targets be scaled up first, and has its turn.
+func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked time.Time, work raising.Work) (*v1alpha1.ElasticService, error) {
+	if work != raising.Urgent {
+		w.Raises.Wait(ctx, work)
+		turn, cancel := context.WithTimeout(ctx, turnTime)
+		end, err := w.stamps.Begin(turn, es.Namespace)
+		if cancel(); err != nil {
+			return nil, w.putOff(es, err)
+		}
+		defer end()
 	}
-	w.Raises.Wait(ctx, work)
-	return w.turn(ctx, es, w.stamps.Begin)
-}
-
-// stamp writes down when the wake was asked for, and returns the ElasticService as it is then.
-func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked time.Time) (*v1alpha1.ElasticService, error) {
 	ctx, cancel := context.WithTimeout(ctx, wakeTime)
 	defer cancel()
 	key := client.ObjectKeyFromObject(es)
@@ -267,31 +268,27 @@ func (w *Waker) stamp(ctx context.Context, es *v1alpha1.ElasticService, asked ti
 	return stamped, nil
 }
 
-// turn waits for a wake's turn in its namespace, which lasts until end.
-func (w *Waker) turn(ctx context.Context, es *v1alpha1.ElasticService, begin func(ctx context.Context, namespace string) (end func(), err error)) (end func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, turnTime)
-	defer cancel()
-	if end, err = begin(ctx, es.Namespace); err == nil {
-		return end, nil
-	}
+// putOff counts a wake whose turn didn't come, and is its answer.
+func (w *Waker) putOff(es *v1alpha1.ElasticService, err error) error {
 	why := metrics.TurnLate
 	if errors.Is(err, raising.ErrFull) {
 		why = metrics.QueueFull
 	}
 	w.metrics.PutOff(why)
-	return nil, fmt.Errorf("wake ElasticService %s: %w: %w", client.ObjectKeyFromObject(es), ErrAgain, err)
+	return fmt.Errorf("wake ElasticService %s: %w: %w", client.ObjectKeyFromObject(es), ErrAgain, err)
 }
 
 // raise scales the target up for so many clients. A ScaledObject of KEDA that is paused for the sleep
 // is released meanwhile: no client waits for that, since one that is paused leaves the target as
 // it is. The controller sees to it, too, if this fails.
 func (w *Waker) raise(ctx context.Context, es *v1alpha1.ElasticService, count int) (target.Raised, error) {
-	end, err := w.turn(ctx, es, w.Raises.Begin)
-	if err != nil {
-		return target.Raised{}, err
+	turn, cancel := context.WithTimeout(ctx, turnTime)
+	end, err := w.Raises.Begin(turn, es.Namespace)
+	if cancel(); err != nil {
+		return target.Raised{}, w.putOff(es, err)
 	}
 	defer end()
-	ctx, cancel := context.WithTimeout(ctx, wakeTime)
+	ctx, cancel = context.WithTimeout(ctx, wakeTime)
 	defer cancel()
 	if es.Status.PausedScaledObject != "" && es.Spec.Autoscaler != nil {
 		releasing, released := context.WithTimeout(context.WithoutCancel(ctx), wakeTime)

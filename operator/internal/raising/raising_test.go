@@ -56,7 +56,7 @@ func (w *wakes) call(t *testing.T, namespace, name string, takes time.Duration) 
 func TestEachRaiseOfAStormHasItsTurnInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := wakes{r: &Raises{}}
+		w := wakes{r: New()}
 		began := time.Now()
 		for i := range 500 {
 			w.call(t, fmt.Sprint(i%20), fmt.Sprintf("%d/%03d", i%20, i), 100*time.Millisecond)
@@ -87,19 +87,16 @@ func TestEachRaiseOfAStormHasItsTurnInOrder(t *testing.T) {
 func (r *Raises) turnsTaken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns.mu.Lock()
-	defer r.turns.mu.Unlock()
-	return r.under - r.turns.queued
+	waiting, _ := r.turns.Len()
+	return int(r.under.Load()) - waiting
 }
 
 func (r *Raises) wantEmpty(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turns.mu.Lock()
-	defer r.turns.mu.Unlock()
-	if q := &r.turns; r.under != 0 || q.queued != 0 || len(q.queuedOf) != 0 || r.over != nil {
-		t.Errorf("in the end %d raises are under way and %d are queued, of %v", r.under, q.queued, q.queuedOf)
+	if waiting, shares := r.turns.Len(); r.under.Load() != 0 || waiting != 0 || shares != 0 || r.over != nil {
+		t.Errorf("in the end %d raises are under way and %d are queued, of %d namespaces", r.under.Load(), waiting, shares)
 	}
 }
 
@@ -107,7 +104,7 @@ func (r *Raises) wantEmpty(t *testing.T) {
 func TestANamespacesManyRaisesDoNotHoldUpAnothers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := wakes{r: &Raises{}}
+		w := wakes{r: New()}
 		for range 400 {
 			w.call(t, "many", "many", 100*time.Millisecond)
 		}
@@ -132,7 +129,7 @@ func TestANamespacesManyRaisesDoNotHoldUpAnothers(t *testing.T) {
 func TestARaiseThatHangsHoldsUpOthersForHalfASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &Raises{}
+		r := New()
 		var ends []func()
 		for range ofNamespace {
 			ends = append(ends, begin(t, r, "hangs"))
@@ -165,7 +162,7 @@ func TestARaiseThatHangsHoldsUpOthersForHalfASecond(t *testing.T) {
 func TestARaiseCountsWhileItWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := wakes{r: &Raises{}}
+		w := wakes{r: New()}
 		for range 3 * ofNamespace {
 			w.call(t, "games", "games", 400*time.Millisecond)
 		}
@@ -181,7 +178,7 @@ func TestARaiseCountsWhileItWaitsForItsTurn(t *testing.T) {
 func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &Raises{}
+		r := New()
 		var ends []func()
 		for range ofNamespace {
 			ends = append(ends, begin(t, r, "games"))
@@ -191,8 +188,8 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 		if _, err := r.Begin(ctx, "games"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want that the time was over", err)
 		}
-		if r.turns.queued != 0 || r.under != ofNamespace {
-			t.Errorf("%d are queued and %d under way, want none and %d", r.turns.queued, r.under, ofNamespace)
+		if waiting, _ := r.turns.Len(); waiting != 0 || r.under.Load() != ofNamespace {
+			t.Errorf("%d are queued and %d under way, want none and %d", waiting, r.under.Load(), ofNamespace)
 		}
 		for _, end := range ends {
 			end()
@@ -205,7 +202,7 @@ func TestWhoGivesUpWaitingLeavesTheQueue(t *testing.T) {
 func TestTheQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &Raises{}
+		r := New()
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		var full atomic.Int32
@@ -227,8 +224,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 		for i := range maxQueued / maxQueuedOfNamespace {
 			call(fmt.Sprint(i), maxQueuedOfNamespace)
 		}
-		if r.turns.queued != maxQueued {
-			t.Errorf("%d are queued, want %d", r.turns.queued, maxQueued)
+		if waiting, _ := r.turns.Len(); waiting != maxQueued {
+			t.Errorf("%d are queued, want %d", waiting, maxQueued)
 		}
 		cancel()
 		all.Wait()
@@ -250,9 +247,4 @@ func TestWithoutRaisesNothingWaits(t *testing.T) {
 	if again := r.Again(Patient, 0); again != 0 {
 		t.Errorf("work is to come again after %s", again)
 	}
-	var turns *Turns
-	if end, err = turns.Begin(t.Context(), "games"); err != nil {
-		t.Fatal(err)
-	}
-	end()
 }

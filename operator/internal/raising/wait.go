@@ -38,7 +38,7 @@ const (
 
 // left is how long work that has waited so long has yet to wait at most; 0: it may go on.
 func (r *Raises) left(w Work, waited time.Duration) time.Duration {
-	if r == nil || w == Urgent {
+	if w == Urgent {
 		return 0
 	}
 	r.mu.Lock()
@@ -56,6 +56,9 @@ func (r *Raises) left(w Work, waited time.Duration) time.Duration {
 // Wait blocks work until no raise is under way, those that come meanwhile included, or it has waited
 // long enough.
 func (r *Raises) Wait(ctx context.Context, w Work) {
+	if r == nil || r.under.Load() == 0 {
+		return
+	}
 	left := r.left(w, 0)
 	if left == 0 {
 		return
@@ -78,6 +81,9 @@ func (r *Raises) Wait(ctx context.Context, w Work) {
 // Again is when work that has waited so long is to ask again; 0: it may go on. It asks less often the
 // longer it waits, so that asking takes no time from a storm, and not all comes at once after it.
 func (r *Raises) Again(w Work, waited time.Duration) time.Duration {
+	if r == nil {
+		return 0
+	}
 	return min(max(waited, comeAgain), r.left(w, waited))
 }
 
@@ -97,6 +103,10 @@ type Passes struct {
 func (p *Passes) Again(of types.NamespacedName, work func() Work) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.Raises == nil || p.Raises.under.Load() == 0 {
+		delete(p.since, of)
+		return 0
+	}
 	now := time.Now()
 	since, waits := p.since[of]
 	if !waits {

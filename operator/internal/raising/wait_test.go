@@ -13,7 +13,7 @@ import (
 func TestWorkLetsRaisesGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &Raises{}
+		r := New()
 		took := func(ctx context.Context, w Work) time.Duration {
 			began := time.Now()
 			r.Wait(ctx, w)
@@ -76,7 +76,7 @@ func raiseOn(t *testing.T, r *Raises) {
 func TestRaisesWithoutEndHoldWorkUpForABound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &Raises{}
+		r := New()
 		raiseOn(t, r)
 		for _, c := range []struct {
 			work Work
@@ -107,7 +107,7 @@ func comes(p *Passes, w Work) (asked int, took time.Duration) {
 func TestAPassComesAgainUntilTheStormIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &Passes{Raises: &Raises{}}
+		p := &Passes{Raises: New()}
 		if asked, took := comes(p, Patient); asked != 1 || took != 0 {
 			t.Errorf("without raises it came %d times within %s", asked, took)
 		}
@@ -136,7 +136,7 @@ func TestAPassComesAgainUntilTheStormIsOver(t *testing.T) {
 func TestAPassThatIsPutOffForgetsNoFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &Passes{Raises: &Raises{}}
+		p := &Passes{Raises: New()}
 		limiter, request := p.Limiter(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "games", Name: "lobby"}}
 		for range 3 {
 			limiter.When(request)

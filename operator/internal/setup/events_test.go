@@ -41,7 +41,7 @@ func TestEventsLetRaisesGoFirst(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var w written
-				r := lateRecorder{&w, &raising.Raises{}}
+				r := lateRecorder{&w, raising.New()}
 				for range c.raises {
 					go func() {
 						if end, err := r.raises.Begin(context.WithoutCancel(t.Context()), "games"); err == nil {

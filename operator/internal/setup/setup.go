@@ -94,7 +94,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	mgr := manager{Manager: plain, raises: &raising.Raises{}}
+	mgr := manager{Manager: plain, raises: raising.New()}
 	log := mgr.GetLogger()
 	small := index.Small{Cache: mgr.GetCache()}
 	if err := errors.Join(index.Setup(ctx, small), report.SetupIndexes(ctx, small)); err != nil {
