@@ -51,14 +51,14 @@ func Named(ctx context.Context, cached client.Reader, namespace string) func(nam
 // ForService finds the ElasticService that has a Service: the oldest, where
 // there are several. It may not be changed. It returns nil when there is none.
 func ForService(ctx context.Context, c client.Reader, namespace, service string) (*v1alpha1.ElasticService, error) {
-	list, err := OfService(ctx, c, namespace, service)
+	found, err := listed(ctx, c, namespace, sought{Service, service, service})
 	if err != nil {
 		return nil, err
 	}
 	var oldest *v1alpha1.ElasticService
-	for i := range list {
-		if oldest == nil || OlderThan(&list[i], oldest) {
-			oldest = &list[i]
+	for i := range found[0] {
+		if one := &found[0][i]; oldest == nil || OlderThan(one, oldest) {
+			oldest = one
 		}
 	}
 	return oldest, nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -51,13 +53,8 @@ func TargetOf(es *v1alpha1.ElasticService) string {
 // OfService finds the ElasticServices that have a Service. They are the cache's own and must not be
 // changed.
 func OfService(ctx context.Context, cached client.Reader, namespace, service string) ([]v1alpha1.ElasticService, error) {
-	list, err := listed(ctx, cached, namespace, service, client.MatchingFields{Service: service}, func(es *v1alpha1.ElasticService) bool {
-		return es.Spec.Service == service
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list ElasticServices of Service %s/%s: %w", namespace, service, err)
-	}
-	return list, nil
+	found, err := listed(ctx, cached, namespace, sought{Service, service, service})
+	return found[0], err
 }
 
 // OfPrivateService finds the ElasticServices that need a private Service of a name. They are the cache's
@@ -79,27 +76,42 @@ func OfPrivateService(ctx context.Context, cached client.Reader, namespace, priv
 // be changed.
 func OfTarget(ctx context.Context, cached client.Reader, namespace, kindName string) ([]v1alpha1.ElasticService, error) {
 	_, name, _ := strings.Cut(kindName, "/")
-	list, err := listed(ctx, cached, namespace, name, client.MatchingFields{Target: kindName}, func(es *v1alpha1.ElasticService) bool {
-		return TargetOf(es) == kindName
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list ElasticServices of %s in %s: %w", kindName, namespace, err)
-	}
-	return list, nil
+	found, err := listed(ctx, cached, namespace, sought{Target, kindName, name})
+	return found[0], err
 }
 
-// listed are the ElasticServices with a key, and the one of a name, if it is one of them.
-func listed(ctx context.Context, cached client.Reader, namespace, name string, key client.MatchingFields, one func(*v1alpha1.ElasticService) bool) ([]v1alpha1.ElasticService, error) {
-	namesake, err := Named(ctx, cached, namespace)(name)
-	if err != nil {
-		return nil, err
+// Sharing finds the ElasticServices that have an ElasticService's Service, and those that have its target, itself
+// among them. They are the cache's own and must not be changed.
+func Sharing(ctx context.Context, cached client.Reader, es *v1alpha1.ElasticService) (ofService, ofTarget []v1alpha1.ElasticService, err error) {
+	ref := es.Spec.ScaleTargetRef
+	found, err := listed(ctx, cached, es.Namespace, sought{Service, es.Spec.Service, es.Spec.Service}, sought{Target, ref.Kind + "/" + ref.Name, ref.Name})
+	return found[0], found[1], err
+}
+
+// sought is a key of an index, and the name that an ElasticService has that has no key.
+type sought struct{ index, key, name string }
+
+// listed are, for each of what is sought, the ElasticServices with the key, and the one with the name, if it is
+// one of them.
+func listed(ctx context.Context, cached client.Reader, namespace string, all ...sought) (found [2][]v1alpha1.ElasticService, err error) {
+	for i, s := range all {
+		var list v1alpha1.ElasticServiceList
+		if err := cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{s.index: s.key}, client.UnsafeDisableDeepCopy); err != nil {
+			return found, fmt.Errorf("list ElasticServices of %s in %s: %w", s.key, namespace, err)
+		}
+		found[i] = list.Items
+		namesake := v1alpha1.ElasticService{}
+		err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.name}, &namesake, client.UnsafeDisableDeepCopy)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return found, fmt.Errorf("read ElasticService %s/%s: %w", namespace, s.name, err)
+		}
+		has := namesake.Spec.Service
+		if s.index == Target {
+			has = namesake.Spec.ScaleTargetRef.Kind + "/" + namesake.Spec.ScaleTargetRef.Name
+		}
+		if err == nil && has == s.key {
+			found[i] = append(found[i], namesake)
+		}
 	}
-	var list v1alpha1.ElasticServiceList
-	if err := cached.List(ctx, &list, client.InNamespace(namespace), key, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err // the caller says what it looked for
-	}
-	if namesake != nil && one(namesake) {
-		return append(list.Items, *namesake), nil
-	}
-	return list.Items, nil
+	return found, nil
 }
