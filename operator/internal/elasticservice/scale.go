@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/reasons"
-	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
 	"dormouse.dev/dormouse/operator/internal/kindwatch"
@@ -72,8 +71,8 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 		}
 		m.of, m.read, m.scaleOnly = v, now, false
 		m.scale.Replicas, m.scale.Selector = is.Replicas, is.Selector
-		if is.Probed != nil {
-			m.learnProbe(now, v, *is.Probed)
+		if is.Readiness != "" {
+			m.scale.Readiness, m.template, m.templateRead = is.Readiness, v, now
 		}
 	}
 	sure := m.scale.Readiness != "" && v.generation != 0
@@ -83,25 +82,15 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 	return m.scale
 }
 
-// observeTemplate finds out whether the target's pods have a readiness probe.
+// observeTemplate finds out what tells that the target's pods are up.
 func (r *Reconciler) observeTemplate(ctx context.Context, v version, m *scaleState) {
 	if m.template.ref != v.ref {
 		m.scale.Readiness = ""
 	}
-	if probed, err := r.Scaler.HasReadinessProbe(ctx, v.ref); err == nil {
-		m.learnProbe(r.Now(), v, probed)
-		return
-	}
-	m.template, m.templateRead = v, r.Now() // the previous value is the best there is
-}
-
-// learnProbe takes in whether the target's pods have a readiness probe.
-func (m *scaleState) learnProbe(now time.Time, v version, probed bool) {
-	m.scale.Readiness = v1alpha1.PodReadinessConnect
-	if probed {
-		m.scale.Readiness = v1alpha1.PodReadinessProbe
-	}
-	m.template, m.templateRead = v, now
+	if readiness, err := r.Scaler.Readiness(ctx, v.ref); err == nil {
+		m.scale.Readiness = readiness
+	} // else the previous value is the best there is
+	m.template, m.templateRead = v, r.Now()
 }
 
 // Targets tells when targets' specs change; it is a targetwatch.Watch.

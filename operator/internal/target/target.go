@@ -75,12 +75,6 @@ func (s *Scaler) scale(ref Ref) (object, scale *unstructured.Unstructured, err e
 	return object, scale, nil
 }
 
-// read reads an object itself.
-func (s *Scaler) read(ctx context.Context, ref Ref, opts ...client.GetOption) (*unstructured.Unstructured, error) {
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
-	return u, s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u, opts...)
-}
-
 // Get reads the scale.
 func (s *Scaler) Get(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
 	object, u, err := s.scale(ref)
@@ -192,21 +186,21 @@ func (s *Scaler) raiseFromZero(ctx context.Context, ref Ref, replicas int32) boo
 	return s.client.SubResource("scale").Patch(ctx, object, client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(u)) == nil
 }
 
-// HasReadinessProbe reports whether the target's pods have a readiness probe, by the pod
-// template where the well-known kinds have it. A target without a template there counts as
-// having no probe. Servers always have one, that of their sidecar.
-func (s *Scaler) HasReadinessProbe(ctx context.Context, ref Ref) (bool, error) {
+// Readiness is what tells that the target's pods are up: their readiness probe, if the pod template has one
+// where the well-known kinds have it. A target without a template there counts as having no probe. Servers
+// always have one, that of their sidecar.
+func (s *Scaler) Readiness(ctx context.Context, ref Ref) (v1alpha1.PodReadiness, error) {
 	if ref.HasServers() {
-		return true, nil
+		return v1alpha1.PodReadinessProbe, nil
 	}
 	u, _, err := s.scale(ref)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
-		return false, explain(ref, "read", err)
+		return "", explain(ref, "read", err)
 	}
-	return hasProbe(u), nil
+	return readinessOf(u), nil
 }
 
 // Same reports whether two references name the same object, whatever version of its kind they

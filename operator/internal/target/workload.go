@@ -9,7 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"dormouse.dev/dormouse/api/v1alpha1"
 )
 
 // Workload is what a target's spec says of its pods.
@@ -17,8 +20,8 @@ type Workload struct {
 	// Replicas are how many it wants, and Selector finds them; empty: it has none, yet.
 	Replicas int32
 	Selector string
-	// Probed is whether they have a readiness probe; nil: HasReadinessProbe tells.
-	Probed *bool
+	// Readiness is what tells that they are up; empty: Scaler.Readiness tells.
+	Readiness v1alpha1.PodReadiness
 }
 
 // Look is how a target is read.
@@ -34,8 +37,8 @@ type Look struct {
 // Of other kinds it isn't known where they have their replicas, so that their scale is read as of the
 // call; so it is of those two where the operator may not read them.
 func (s *Scaler) See(ctx context.Context, ref Ref, how Look) (Workload, error) {
-	if ref.isWorkload() && !how.Scale {
-		u, err := s.readNotOlder(ctx, ref, how.NotOlder)
+	if workloads[ref.APIVersion+"/"+ref.Kind] && !how.Scale {
+		u, err := s.read(ctx, ref, how.NotOlder)
 		if err == nil {
 			return workloadOf(ref, u)
 		}
@@ -50,28 +53,28 @@ func (s *Scaler) See(ctx context.Context, ref Ref, how Look) (Workload, error) {
 	return Workload{Replicas: scale.Spec.Replicas, Selector: scale.Status.Selector}, nil
 }
 
-// isWorkload reports whether the kind is one of which it is known where it has its replicas, its
-// selector and its pods' template.
-func (r Ref) isWorkload() bool {
-	return r.APIVersion == "apps/v1" && (r.Kind == "Deployment" || r.Kind == "StatefulSet")
-}
+// workloads are the kinds of which it is known where they have their replicas, their selector and their
+// pods' template.
+var workloads = map[string]bool{"apps/v1/Deployment": true, "apps/v1/StatefulSet": true}
 
 // notOlderTime bounds a read as of a resourceVersion that the API server hasn't seen: it waits for that for
 // three seconds, and then has its client try again for half a minute.
 const notOlderTime = 500 * time.Millisecond
 
-// readNotOlder reads an object as of a resourceVersion or a later one.
-func (s *Scaler) readNotOlder(ctx context.Context, ref Ref, resourceVersion string) (*unstructured.Unstructured, error) {
-	if resourceVersion != "" {
+// read reads an object itself, as of a resourceVersion or a later one; empty: as of the call.
+func (s *Scaler) read(ctx context.Context, ref Ref, notOlder string) (*unstructured.Unstructured, error) {
+	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
+	if notOlder != "" {
 		bounded, cancel := context.WithTimeout(ctx, notOlderTime)
 		defer cancel()
-		u, err := s.read(bounded, ref, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: resourceVersion}})
+		err := s.client.Get(bounded, key, u, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: notOlder}})
 		// Another API server may have shown it to the watch.
 		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) && (err == nil || bounded.Err() == nil) {
 			return u, err
 		}
 	}
-	return s.read(ctx, ref)
+	return u, s.client.Get(ctx, key, u)
 }
 
 // workloadOf is what a Deployment or a StatefulSet says.
@@ -93,18 +96,17 @@ func workloadOf(ref Ref, u *unstructured.Unstructured) (Workload, error) {
 	if err != nil {
 		return Workload{}, fmt.Errorf("decode the selector of %s: %w", ref, err)
 	}
-	probed := hasProbe(u)
-	return Workload{Replicas: int32(replicas), Selector: matches.String(), Probed: &probed}, nil
+	return Workload{Replicas: int32(replicas), Selector: matches.String(), Readiness: readinessOf(u)}, nil
 }
 
-// hasProbe reports whether an object's pod template has a readiness probe, where the well-known kinds
-// have one.
-func hasProbe(u *unstructured.Unstructured) bool {
+// readinessOf is what tells that an object's pods are up: their readiness probe, if its pod template has one
+// where the well-known kinds have it.
+func readinessOf(u *unstructured.Unstructured) v1alpha1.PodReadiness {
 	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 	for _, c := range containers {
 		if m, ok := c.(map[string]any); ok && m["readinessProbe"] != nil {
-			return true
+			return v1alpha1.PodReadinessProbe
 		}
 	}
-	return false
+	return v1alpha1.PodReadinessConnect
 }

@@ -89,10 +89,10 @@ func TestATargetIsSeenInOneCall(t *testing.T) {
 		want             Workload
 		calls            []string
 	}{
-		"a Deployment":  {"apps/v1", "Deployment", Look{}, nil, Workload{3, selector, new(true)}, []string{"get "}},
-		"a StatefulSet": {"apps/v1", "StatefulSet", Look{}, nil, Workload{0, selector, new(false)}, []string{"get "}},
+		"a Deployment":  {"apps/v1", "Deployment", Look{}, nil, Workload{3, selector, v1alpha1.PodReadinessProbe}, []string{"get "}},
+		"a StatefulSet": {"apps/v1", "StatefulSet", Look{}, nil, Workload{0, selector, v1alpha1.PodReadinessConnect}, []string{"get "}},
 		"one as of what a watch has shown": {
-			"apps/v1", "Deployment", Look{NotOlder: "41"}, nil, Workload{3, selector, new(true)}, []string{"get 41"},
+			"apps/v1", "Deployment", Look{NotOlder: "41"}, nil, Workload{3, selector, v1alpha1.PodReadinessProbe}, []string{"get 41"},
 		},
 		"one as of what this API server hasn't seen": {
 			"apps/v1", "Deployment", Look{NotOlder: "41"}, func(as string) error {
@@ -102,7 +102,7 @@ func TestATargetIsSeenInOneCall(t *testing.T) {
 				err := apierrors.NewTimeoutError("Too large resource version: 41, current: 40", 1)
 				err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 				return err
-			}, Workload{3, selector, new(true)}, []string{"get 41", "get "},
+			}, Workload{3, selector, v1alpha1.PodReadinessProbe}, []string{"get 41", "get "},
 		},
 		"one that may not be read":     {"apps/v1", "Deployment", Look{}, forbidden, byScale, []string{"get ", "scale"}},
 		"one whose scale is asked for": {"apps/v1", "Deployment", Look{Scale: true}, nil, byScale, []string{"scale"}},

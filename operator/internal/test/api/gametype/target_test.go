@@ -117,10 +117,10 @@ func TestAWorkloadIsSeenAsItsScaleHasIt(t *testing.T) {
 		}
 		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: kind, Name: "lobby"}}
 		scale, err := scaler.See(t.Context(), ref, target.Look{Scale: true})
-		if err != nil || scale.Probed != nil || scale.Selector == "" {
+		if err != nil || scale.Readiness != "" || scale.Selector == "" {
 			t.Fatalf("the scale of the %s is %+v, %v", kind, scale, err)
 		}
-		scale.Probed = new(false)
+		scale.Readiness = v1alpha1.PodReadinessConnect
 		for _, version := range []string{"", o.GetResourceVersion(), "900000000000"} {
 			// The client tries what is too new for the API server for more than half a minute, if it is let.
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
