@@ -3,6 +3,7 @@ package elasticservice
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -61,6 +62,15 @@ func (r *Reconciler) keepPortsAndService(ctx context.Context, p *pass) (*obstacl
 	if ob := planner.CheckService(es, o); ob != nil {
 		return ob, nil
 	}
+	of := preparedOf{generation: es.Generation, service: o.Service.ResourceVersion, selector: o.Scale.Selector}
+	if o.Private != nil {
+		of.private = o.Private.ResourceVersion
+	}
+	is := maphash.Comparable(seed, of)
+	if p.state.prepared == is && slices.Equal(es.Status.Ports, p.state.ports) && es.Status.PrivateService == o.PrivateName {
+		return nil, nil
+	}
+	p.state.prepared = 0
 	ports, flaw := resolverports.Assign(p.now, es, o.Service, r.Ports, func(port int32) bool { return r.Ports.InSlice(ctx, port) })
 	if len(ports) == 0 {
 		return flaw, nil
@@ -71,39 +81,42 @@ func (r *Reconciler) keepPortsAndService(ctx context.Context, p *pass) (*obstacl
 	if o.Scale.Err != nil && len(o.Service.Spec.Selector) == 0 {
 		return nil, nil // the selector is not known; TargetFound explains why
 	}
-	ob, err := r.keepPrivateService(ctx, es, o)
-	if err != nil || ob == nil {
+	same, ob, err := r.keepPrivateService(ctx, es, o)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if es.Status.Phase == "" {
+	case ob != nil && es.Status.Phase == "":
 		return ob, nil // nobody relies on Dormouse yet
+	case ob != nil:
+		p.found.Flaw = ob
+	case same && flaw == nil:
+		p.state.prepared = is
 	}
-	p.found.Flaw = ob
 	return nil, nil
 }
 
-// keepPrivateService brings the private Service to the wanted state, and returns what prevents
-// that.
-func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (*obstacle.Obstacle, error) {
+// keepPrivateService brings the private Service to the wanted state, and reports whether it was in
+// that already, or what prevents it.
+func (r *Reconciler) keepPrivateService(ctx context.Context, es *v1alpha1.ElasticService, o planner.Observed) (same bool, ob *obstacle.Obstacle, err error) {
 	selector, ob := endpoints.PodSelector(o.Service, o.Scale.Selector)
 	if ob != nil {
-		return ob, nil
+		return false, ob, nil
 	}
 	desired := endpoints.PrivateService(es, o.PrivateName, o.Service, selector)
 	es.Status.PrivateService = desired.Name
 	if o.Private != nil && !metav1.IsControlledBy(o.Private, es) {
-		return obstacle.New(reasons.NameTaken,
+		return false, obstacle.New(reasons.NameTaken,
 			"Dormouse needs a Service named %s and somebody else's is there: delete or rename it.", desired.Name), nil
 	}
 	if o.Private != nil && endpoints.SamePrivateService(o.Private, desired) {
-		return nil, nil
+		return true, nil, nil
 	}
-	err := patch.Apply(ctx, r.Client, fieldOwner, desired)
+	err = patch.Apply(ctx, r.Client, fieldOwner, desired)
 	if refusal.Is(err) {
-		return obstacle.New(reasons.Refused,
+		return false, obstacle.New(reasons.Refused,
 			"The API server refuses the Service %s, by which Dormouse finds the target's pods (%s): change what refuses it.", desired.Name, refusal.Words(err)), nil
 	}
-	return nil, err
+	return false, nil, err
 }
 
 // keepFront writes the ElasticService's part of its front into its status.

@@ -1,6 +1,7 @@
 package elasticservice
 
 import (
+	"hash/maphash"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -53,11 +54,23 @@ type state struct {
 	strangers map[string]string
 	// ports are the object's resolver ports.
 	ports []v1alpha1.PortStatus
+	// prepared is the hash of that for which the ports and the private Service were last found as they are
+	// wanted, so that not each pass compares them; 0 where they weren't.
+	prepared uint64
 	// What few of thousands of objects have; nil: they have it not.
 	leftovers  *leftoverState
 	players    *playerState
 	autoscaler *autoscaler.Attempts
 }
+
+// preparedOf is all that an object's ports and its private Service depend on: the resourceVersions of both
+// Services, and the selector of the target's scale.
+type preparedOf struct {
+	generation                 int64
+	service, private, selector string
+}
+
+var seed = maphash.MakeSeed()
 
 // made is what few objects have, made where it wasn't there.
 func made[T any](part **T) *T {
