@@ -15,20 +15,10 @@ import (
 )
 
 // JSON answers with a status and a JSON document.
-func JSON(ctx *fasthttp.RequestCtx, status int, document any) {
-	SetJSON(&ctx.Response, status, document)
-}
-
-// Error answers with a status and a sentence about what to change.
-func Error(ctx *fasthttp.RequestCtx, status int, sentence string) {
-	SetError(&ctx.Response, status, sentence)
-}
-
-// SetJSON is JSON for a response, such as that to a parked request.
-func SetJSON(response *fasthttp.Response, status int, document any) {
+func JSON(response *fasthttp.Response, status int, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
-		SetError(response, fasthttp.StatusInternalServerError, "the answer could not be written as JSON")
+		Error(response, fasthttp.StatusInternalServerError, "the answer could not be written as JSON")
 		return
 	}
 	response.SetStatusCode(status)
@@ -36,15 +26,15 @@ func SetJSON(response *fasthttp.Response, status int, document any) {
 	response.SetBody(body)
 }
 
-// SetError is Error for a response.
-func SetError(response *fasthttp.Response, status int, sentence string) {
-	SetJSON(response, status, informerapi.ErrorResponse{Error: sentence})
+// Error answers with a status and a sentence about what to change.
+func Error(response *fasthttp.Response, status int, sentence string) {
+	JSON(response, status, informerapi.ErrorResponse{Error: sentence})
 }
 
 // refuse answers instead of a handler, and counts that.
 func (s *Server) refuse(response *fasthttp.Response, status int, sentence string) {
 	s.refused.WithLabelValues(strconv.Itoa(status)).Inc()
-	SetError(response, status, sentence)
+	Error(response, status, sentence)
 }
 
 // unread answers a request that fasthttp could not read.
@@ -85,7 +75,7 @@ func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		families, err := gatherer.Gather()
 		if err != nil && len(families) == 0 {
-			Error(ctx, fasthttp.StatusInternalServerError, "the metrics could not be gathered")
+			Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be gathered")
 			return
 		}
 		accept := http.Header{"Accept": {string(ctx.Request.Header.Peek(fasthttp.HeaderAccept))}}
@@ -95,7 +85,7 @@ func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
 		for _, family := range families {
 			if err := encoder.Encode(family); err != nil {
 				ctx.Response.Reset()
-				Error(ctx, fasthttp.StatusInternalServerError, "the metrics could not be written")
+				Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be written")
 				return
 			}
 		}

@@ -433,7 +433,7 @@ func TestARefusalBeyondTheirRateEndsAParkedConnection(t *testing.T) {
 	s := parkingServer(t, Options{ManyConnections: true}, nil)
 	s.slow.limiter = rate.NewLimiter(0.001, 1)
 	c := parkOn(t, s)
-	refuse := func(r *fasthttp.Response) { SetError(r, http.StatusForbidden, "no") }
+	refuse := func(r *fasthttp.Response) { Error(r, http.StatusForbidden, "no") }
 	(<-s.parked).Answer(refuse)
 	c.want(403, `{"error":"no"}`, false)
 	c.ask(parkRequest)

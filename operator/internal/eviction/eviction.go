@@ -53,13 +53,13 @@ func (h *Handler) Register(s *httpserver.Server) {
 func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 	review := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(rc.PostBody(), review); err != nil || review.Request == nil {
-		httpserver.Error(rc, http.StatusBadRequest, "the body must be an AdmissionReview of admission.k8s.io/v1 with a request")
+		httpserver.Error(&rc.Response, http.StatusBadRequest, "the body must be an AdmissionReview of admission.k8s.io/v1 with a request")
 		return
 	}
 	response := h.review(context.Background(), review.Request)
 	response.UID = review.Request.UID
 	review.Request, review.Response = nil, response
-	httpserver.JSON(rc, http.StatusOK, review)
+	httpserver.JSON(&rc.Response, http.StatusOK, review)
 }
 
 // review decides on one eviction. The caller's own bounds of time apply to the look.

@@ -85,15 +85,15 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 		unavailable(rc, denied)
 	case denied != nil:
 		rc.Response.Header.Set("WWW-Authenticate", "Bearer")
-		httpserver.Error(rc, fasthttp.StatusUnauthorized, denied.Error())
+		httpserver.Error(&rc.Response, fasthttp.StatusUnauthorized, denied.Error())
 	case malformed != nil:
-		httpserver.Error(rc, fasthttp.StatusBadRequest, malformed.Error())
+		httpserver.Error(&rc.Response, fasthttp.StatusBadRequest, malformed.Error())
 	case failed == nil:
-		httpserver.JSON(rc, fasthttp.StatusAccepted, answer)
+		httpserver.JSON(&rc.Response, fasthttp.StatusAccepted, answer)
 	case errors.Is(failed, ErrUnknownService), errors.Is(failed, ErrNeverWakes), errors.Is(failed, ErrKeptAsleep), errors.Is(failed, target.ErrNotFound), errors.Is(failed, target.ErrNotScalable), errors.Is(failed, target.ErrClusterScoped):
 		// There is nothing that a client can wake: resolvers soon refuse the clients. The ElasticService's
 		// conditions explain it to its owner.
-		httpserver.Error(rc, fasthttp.StatusNotFound, failed.Error())
+		httpserver.Error(&rc.Response, fasthttp.StatusNotFound, failed.Error())
 	case errors.Is(failed, ErrAgain):
 		// That is no error: there are many wakes, or the API server is busy. What fails in the end is told to
 		// one of the later calls.
@@ -135,7 +135,7 @@ func (h *Handler) authenticate(ctx context.Context, rc *fasthttp.RequestCtx) err
 
 func unavailable(rc *fasthttp.RequestCtx, err error) {
 	rc.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
-	httpserver.Error(rc, fasthttp.StatusServiceUnavailable, err.Error())
+	httpserver.Error(&rc.Response, fasthttp.StatusServiceUnavailable, err.Error())
 }
 
 // parse parses a wake call's body, which must be exactly one. Unknown fields of a newer

@@ -96,7 +96,7 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 // answer writes what became of a report.
 func (h *Handler) answer(response *fasthttp.Response, t *taken) {
 	if t.refused == nil {
-		httpserver.SetJSON(response, fasthttp.StatusOK, t.answer)
+		httpserver.JSON(response, fasthttp.StatusOK, t.answer)
 	} else {
 		answerRefusal(response, t.refused)
 	}
@@ -115,7 +115,7 @@ func answerRefusal(response *fasthttp.Response, r *refusal) {
 		// Another replica may accept it, which a kept connection would never reach.
 		response.SetConnectionClose()
 	}
-	httpserver.SetError(response, r.code, r.sentence)
+	httpserver.Error(response, r.code, r.sentence)
 }
 
 // taken is a report that was taken, or what became of it.

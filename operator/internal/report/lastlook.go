@@ -141,7 +141,7 @@ func (h lookHandler) register(s *httpserver.Server) {
 func (h lookHandler) serve(rc *fasthttp.RequestCtx) {
 	looked, refused := h.look(rc)
 	if refused == nil {
-		httpserver.JSON(rc, fasthttp.StatusOK, looked)
+		httpserver.JSON(&rc.Response, fasthttp.StatusOK, looked)
 	} else {
 		answerRefusal(&rc.Response, refused)
 	}

@@ -61,7 +61,7 @@ func (h *recentHandler) register(s *httpserver.Server) {
 func (h *recentHandler) serve(rc *fasthttp.RequestCtx) {
 	answer, refused := h.answer(rc)
 	if refused == nil {
-		httpserver.JSON(rc, fasthttp.StatusOK, answer)
+		httpserver.JSON(&rc.Response, fasthttp.StatusOK, answer)
 	} else {
 		answerRefusal(&rc.Response, refused)
 	}

@@ -47,7 +47,7 @@ func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
 		token, err := serviceauth.BearerToken(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization))
 		if err != nil {
 			ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
-			httpserver.Error(ctx, fasthttp.StatusUnauthorized, "send the operator's service account token as a bearer token")
+			httpserver.Error(&ctx.Response, fasthttp.StatusUnauthorized, "send the operator's service account token as a bearer token")
 			return
 		}
 		bounded, cancel := context.WithTimeout(context.Background(), verifyTimeout)
@@ -56,14 +56,14 @@ func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
 		switch {
 		case errors.Is(err, serviceauth.ErrKeysUnavailable):
 			ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
-			httpserver.Error(ctx, fasthttp.StatusServiceUnavailable, serviceauth.ErrKeysUnavailable.Error())
+			httpserver.Error(&ctx.Response, fasthttp.StatusServiceUnavailable, serviceauth.ErrKeysUnavailable.Error())
 		case err != nil:
 			ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, "Bearer")
-			httpserver.Error(ctx, fasthttp.StatusUnauthorized, err.Error())
+			httpserver.Error(&ctx.Response, fasthttp.StatusUnauthorized, err.Error())
 		case identity.Account() != g.account:
-			httpserver.Error(ctx, fasthttp.StatusForbidden, "only the operator's service account may ask this")
+			httpserver.Error(&ctx.Response, fasthttp.StatusForbidden, "only the operator's service account may ask this")
 		default:
-			httpserver.JSON(ctx, fasthttp.StatusOK, answer(string(ctx.QueryArgs().Peek(informerapi.UIDQuery))))
+			httpserver.JSON(&ctx.Response, fasthttp.StatusOK, answer(string(ctx.QueryArgs().Peek(informerapi.UIDQuery))))
 		}
 	}
 }

@@ -37,18 +37,18 @@ func Register(server *httpserver.Server, code string, g *game.Game) {
 func withCode(code string, call func(*fasthttp.RequestCtx) error) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if !gameapi.Same(string(ctx.Request.Header.Peek(gameapi.CodeHeader)), code) {
-			httpserver.Error(ctx, http.StatusUnauthorized, "the code is missing, or isn't this Server's")
+			httpserver.Error(&ctx.Response, http.StatusUnauthorized, "the code is missing, or isn't this Server's")
 			return
 		}
 		if len(ctx.PostBody()) > gameapi.MaxBodyBytes {
-			httpserver.Error(ctx, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", gameapi.MaxBodyBytes))
+			httpserver.Error(&ctx.Response, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", gameapi.MaxBodyBytes))
 			return
 		}
 		if err := call(ctx); err != nil {
-			httpserver.Error(ctx, statusOf(err), err.Error())
+			httpserver.Error(&ctx.Response, statusOf(err), err.Error())
 			return
 		}
-		httpserver.JSON(ctx, http.StatusOK, struct{}{})
+		httpserver.JSON(&ctx.Response, http.StatusOK, struct{}{})
 	}
 }
 
