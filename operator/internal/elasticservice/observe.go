@@ -35,7 +35,7 @@ const endpointSliceController = "endpointslice-controller.k8s.io"
 
 // observe reads all that the planner needs. Only these are read over the network: a target's
 // scale that may have changed, the owners of pods from before a sleep, and a resolver's state
-// that is older than endpoints.MaxViewAge.
+// that is older than a second.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
 	is, now, ref := spec.Of(es), r.Now(), target.Of(es)
 	o := planner.Observed{Is: is, PrivateName: endpoints.PrivateServiceName(es.Spec.Service)}
@@ -171,11 +171,7 @@ func (r *Reconciler) keptAwake(ctx context.Context, es *v1alpha1.ElasticService)
 // observeOthers looks for an older ElasticService of the same Service, and one with the same target,
 // and finds those that are woken with this one, and those that wake it.
 func (r *Reconciler) observeOthers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	ofService, err := index.OfService(ctx, r.Client, es.Namespace, es.Spec.Service)
-	if err != nil {
-		return err
-	}
-	ofTarget, err := index.OfTarget(ctx, r.Client, es.Namespace, index.TargetOf(es))
+	ofService, ofTarget, err := index.Sharing(ctx, r.Client, es)
 	if err != nil {
 		return err
 	}
@@ -229,13 +225,10 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 
 // observeResolvers asks the resolver pods.
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	wanted := resolvers.Wanted{UID: string(es.UID), MaxAge: endpoints.MaxViewAge(o.Slices)}
 	// Only a fresh answer will do just before a sleep is committed, and where only clients can
 	// show that a server listens.
-	if es.Status.Phase == v1alpha1.PhaseFallingAsleep || o.Up > 0 && !o.Is.Awake && o.Scale.Replicas > 0 && o.Unproved(es) {
-		wanted.MaxAge = 0
-	}
-	pods, views, err := r.Resolvers.Views(ctx, wanted)
+	fresh := es.Status.Phase == v1alpha1.PhaseFallingAsleep || o.Up > 0 && !o.Is.Awake && o.Scale.Replicas > 0 && o.Unproved(es)
+	pods, views, err := r.Resolvers.Views(ctx, resolvers.Wanted{UID: string(es.UID), Fresh: fresh, First: len(o.Slices) == 0})
 	if err != nil {
 		return err
 	}

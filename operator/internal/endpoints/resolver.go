@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/podstatus"
@@ -148,13 +147,4 @@ func AnyListens(front *v1alpha1.FrontStatus, resolvers []Resolver) bool {
 		}
 	}
 	return false
-}
-
-// MaxViewAge is how old a resolver's report may be. A service that has no slices yet waits for
-// a new one.
-func MaxViewAge(have []discoveryv1.EndpointSlice) time.Duration {
-	if len(have) == 0 {
-		return 100 * time.Millisecond
-	}
-	return time.Second
 }

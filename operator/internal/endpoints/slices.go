@@ -47,18 +47,28 @@ type Wanted struct {
 // Slices are the EndpointSlices that Dormouse adds to the Service: the resolvers', one for each
 // address family, and, for a Service without a selector, those of the servers. A slice without
 // endpoints is left out.
+//
+// They are in the order in which they are to be written. kube-proxy applies them one by one, and
+// while no endpoint is ready it sends new clients to terminating ones, among them servers that
+// drain. So slices that become ready come before slices that stop being ready.
 func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice {
-	var all []*discoveryv1.EndpointSlice
-	ports := ResolverPorts(w.Service, es.Status.Ports)
+	var ready, others []*discoveryv1.EndpointSlice
+	add := func(s *discoveryv1.EndpointSlice) {
+		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
+			ready = append(ready, s)
+		} else {
+			others = append(others, s)
+		}
+	}
 	for _, f := range w.Service.Spec.IPFamilies {
 		family, roles := discoveryv1.AddressType(f), w.Roles
 		if len(w.Stay) > 0 {
 			roles = rolesIn(family, w)
 		}
 		if list := ResolverEndpoints(w.Resolvers, roles, family); len(list) > 0 {
-			all = append(all, &discoveryv1.EndpointSlice{
+			add(&discoveryv1.EndpointSlice{
 				ObjectMeta:  sliceMeta(es, es.Spec.Service+"-resolver-"+strings.ToLower(string(family))),
-				AddressType: family, Ports: ports, Endpoints: list,
+				AddressType: family, Ports: ResolverPorts(w.Service, es.Status.Ports), Endpoints: list,
 			})
 		}
 	}
@@ -66,24 +76,8 @@ func Slices(es *v1alpha1.ElasticService, w Wanted) []*discoveryv1.EndpointSlice 
 		had := addressesIn(slices.Concat(w.Slices, w.Leftovers))
 		for i := range w.Sources {
 			if s := serverSlice(es, &w.Sources[i], w.Pods, had, w.Accepting); len(s.Endpoints) > 0 {
-				all = append(all, s)
+				add(s)
 			}
-		}
-	}
-	return readyFirst(all)
-}
-
-// readyFirst puts slices in the order in which they are to be written. kube-proxy applies them
-// one by one, and while no endpoint is ready it sends new clients to terminating ones, among
-// them servers that drain. So slices that become ready come before slices that stop being
-// ready.
-func readyFirst(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	var ready, others []*discoveryv1.EndpointSlice
-	for _, s := range all {
-		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return *e.Conditions.Ready }) {
-			ready = append(ready, s)
-		} else {
-			others = append(others, s)
 		}
 	}
 	return append(ready, others...)

@@ -143,7 +143,7 @@ func (f *Reconciler) slicesOf(ctx context.Context, svc *corev1.Service) (have []
 
 // observeResolvers asks the resolver pods of a front's ElasticServices.
 func (f *Reconciler) observeResolvers(ctx context.Context, members []v1alpha1.ElasticService, have []discoveryv1.EndpointSlice) (all []endpoints.Resolver, err error) {
-	pods, views, err := f.Resolvers.Views(ctx, resolvers.Wanted{MaxAge: endpoints.MaxViewAge(have)})
+	pods, views, err := f.Resolvers.Views(ctx, resolvers.Wanted{First: len(have) == 0})
 	if err != nil {
 		return nil, err
 	}

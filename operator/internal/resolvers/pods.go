@@ -27,12 +27,15 @@ type Pods struct {
 	Selector  labels.Selector
 }
 
+// maxAge is how old a report may be, and maxFirstAge where a service waits for its first slices.
+const maxAge, maxFirstAge = time.Second, 100 * time.Millisecond
+
 // Wanted is which report is wanted of each pod.
 type Wanted struct {
 	// UID is of the only ElasticService that matters; empty: several do.
 	UID string
-	// MaxAge is how old the report may be; 0: the pod is to be asked now.
-	MaxAge time.Duration
+	// Fresh is set where the pod is to be asked now, and First where the service has no slices yet.
+	Fresh, First bool
 }
 
 // Views are the pods that can be asked, and what they report. Other pods are forgotten.
@@ -49,6 +52,10 @@ func (p Pods) Views(ctx context.Context, w Wanted) ([]corev1.Pod, []View, error)
 		addresses[running[i].Status.PodIP] = true
 	}
 	p.Observer.Keep(addresses)
+	age := maxAge
+	if w.First {
+		age = maxFirstAge
+	}
 	// All are asked at once.
 	views := make([]View, len(running))
 	var asked sync.WaitGroup
@@ -56,11 +63,11 @@ func (p Pods) Views(ctx context.Context, w Wanted) ([]corev1.Pod, []View, error)
 		asked.Go(func() {
 			switch address := running[i].Status.PodIP; {
 			case w.UID == "":
-				views[i] = p.Observer.View(ctx, address, w.MaxAge)
-			case w.MaxAge == 0:
+				views[i] = p.Observer.View(ctx, address, age)
+			case w.Fresh:
 				views[i] = p.Observer.ViewOf(ctx, address, w.UID)
 			default:
-				views[i] = p.Observer.ViewFor(ctx, address, w.UID, w.MaxAge)
+				views[i] = p.Observer.ViewFor(ctx, address, w.UID, age)
 			}
 		})
 	}
