@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/env"
 	"dormouse.dev/dormouse/test/player"
@@ -355,12 +356,18 @@ func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
 	}
 	g.target.SetNamespace(g.Namespace)
 	g.target.SetName(g.Name)
-	zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
-	if err := e.Client.SubResource("scale").Patch(ctx, g.target, zero); err != nil {
-		return "", fmt.Errorf("scale %T %s to zero: %w", g.target, g.Key(), err)
+	// A wake call of the last run, which was on its way, may raise it once more.
+	es := &v1alpha1.ElasticService{}
+	asleep := func(ctx context.Context) (bool, error) {
+		zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+		if err := e.Client.SubResource("scale").Patch(ctx, g.target, zero); err != nil {
+			return false, fmt.Errorf("scale %T %s to zero: %w", g.target, g.Key(), err)
+		}
+		err := e.Client.Get(ctx, g.Key(), es)
+		return err == nil && es.Status.Phase == v1alpha1.PhaseAsleep && es.Status.Mode == v1alpha1.ModeProxy &&
+			env.Condition(es, conditions.EndpointsInSync) == metav1.ConditionTrue, err
 	}
-	es, err := e.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
-	if err != nil {
+	if err := env.WaitUntil(ctx, fmt.Sprintf("ElasticService %s is asleep", g.Key()), asleep); err != nil {
 		return "", err
 	}
 	if err := e.WaitRouted(ctx, es, 1); err != nil {
@@ -371,7 +378,10 @@ func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
 			return "", err
 		}
 	}
-	err = env.WaitUntil(ctx, "the game's pods and Servers are gone", func(ctx context.Context) (bool, error) {
+	err := env.WaitUntil(ctx, "the game's pods and Servers are gone", func(ctx context.Context) (bool, error) {
+		if ok, err := asleep(ctx); !ok {
+			return false, err
+		}
 		var pods corev1.PodList
 		var servers v1alpha1.ServerList
 		err := errors.Join(e.Client.List(ctx, &pods, client.InNamespace(g.Namespace)), e.Client.List(ctx, &servers, client.InNamespace(g.Namespace)))
