@@ -25,24 +25,15 @@ const (
 // Filled is a spec that says what it means. The spec itself stays as it is.
 func Filled(s v1alpha1.ServerSpec) v1alpha1.ServerSpec {
 	s.Readiness = cmp.Or(s.Readiness, v1alpha1.ServerReadinessAuto)
-	s.Health.InitialDelay = duration(s.Health.InitialDelay, initialDelay)
-	s.Health.Period = duration(s.Health.Period, period)
+	s.Health.InitialDelay = cmp.Or(s.Health.InitialDelay, &metav1.Duration{Duration: initialDelay})
+	s.Health.Period = cmp.Or(s.Health.Period, &metav1.Duration{Duration: period})
 	s.Health.FailureThreshold = cmp.Or(s.Health.FailureThreshold, failureThreshold)
 	s.Deletion.Unreported = cmp.Or(s.Deletion.Unreported, v1alpha1.DeletionAllowed)
-	s.Deletion.Timeout = duration(s.Deletion.Timeout, 0)
-	if s.Running == nil {
-		s.Running = new(true)
-	}
+	s.Deletion.Timeout = cmp.Or(s.Deletion.Timeout, &metav1.Duration{})
+	s.Running = cmp.Or(s.Running, new(true))
 	s.Ports = slices.Clone(s.Ports)
 	for i := range s.Ports {
 		s.Ports[i].Expose = cmp.Or(s.Ports[i].Expose, v1alpha1.ExposeNone)
 	}
 	return s
-}
-
-func duration(d *metav1.Duration, otherwise time.Duration) *metav1.Duration {
-	if d != nil {
-		return d
-	}
-	return &metav1.Duration{Duration: otherwise}
 }

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -78,8 +79,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	if err := r.followReplicas(ctx, gt); err != nil {
-		return reconcile.Result{}, err
+	if s := gt.Spec.Scale; s == nil || s.Of == nil || *s.Of != ptr.Deref(gt.Spec.Replicas, 1) {
+		if err := r.followReplicas(ctx, gt); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	if gt.Status.Selector == "" {
 		if err := r.tellSelector(ctx, gt); err != nil {

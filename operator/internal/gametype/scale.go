@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,12 +35,9 @@ func autoscaled(spec *v1alpha1.GameTypeSpec, scale v1alpha1.GameTypeScale) v1alp
 	return scale
 }
 
-// followReplicas brings the scale to what spec.replicas asks for.
+// followReplicas brings the scale to what spec.replicas asks for, where it is of another number.
 func (r *Reconciler) followReplicas(ctx context.Context, gt *v1alpha1.GameType) error {
 	scale := scaleOf(&gt.Spec)
-	if equality.Semantic.DeepEqual(gt.Spec.Scale, &scale) {
-		return nil
-	}
 	gas, err := index.AutoscalerOf(ctx, r.Client, gt.Namespace, kind.Kind, gt.Name)
 	if err != nil {
 		return err

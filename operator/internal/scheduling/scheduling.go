@@ -19,18 +19,16 @@ const weight = 100
 
 // Pack has a Pod prefer nodes that have Pods of the Fleet, unless it has a preference of its own.
 func Pack(pod *corev1.PodSpec, fleet string) {
-	if prefers(pod) {
-		return
+	if affinity := unset(pod); affinity != nil {
+		affinity.PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near(fleet)}
 	}
-	affinityOf(pod).PodAffinity = &corev1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near(fleet)}
 }
 
 // Distribute has a Pod prefer nodes that have no Pods of the Fleet, unless it has a preference of its own.
 func Distribute(pod *corev1.PodSpec, fleet string) {
-	if prefers(pod) {
-		return
+	if affinity := unset(pod); affinity != nil {
+		affinity.PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near(fleet)}
 	}
-	affinityOf(pod).PodAntiAffinity = &corev1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: near(fleet)}
 }
 
 // Unpacked is a Pod without what Pack did to it. The Pod itself stays as it is.
@@ -49,13 +47,13 @@ func Unpacked(pod corev1.PodSpec, fleet string) corev1.PodSpec {
 	return pod
 }
 
-// prefers reports whether a Pod says itself how it spreads over nodes.
-func prefers(pod *corev1.PodSpec) bool {
-	return len(pod.TopologySpreadConstraints) > 0 || pod.Affinity != nil && (pod.Affinity.PodAffinity != nil || pod.Affinity.PodAntiAffinity != nil)
-}
-
-func affinityOf(pod *corev1.PodSpec) *corev1.Affinity {
-	if pod.Affinity == nil {
+// unset is the affinity of a Pod, in which a preference is to be set; nil: it says itself how it spreads over
+// nodes.
+func unset(pod *corev1.PodSpec) *corev1.Affinity {
+	switch {
+	case len(pod.TopologySpreadConstraints) > 0, pod.Affinity != nil && (pod.Affinity.PodAffinity != nil || pod.Affinity.PodAntiAffinity != nil):
+		return nil
+	case pod.Affinity == nil:
 		pod.Affinity = &corev1.Affinity{}
 	}
 	return pod.Affinity

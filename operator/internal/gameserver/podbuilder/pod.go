@@ -45,7 +45,10 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		Spec: template.Spec,
 	}
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.ServerLabel, s.Name)
-	fleet := fleetOf(s)
+	owner, fleet := metav1.GetControllerOfNoCopy(s), ""
+	if owner != nil && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() == v1alpha1.GroupVersion.WithKind("Fleet").GroupKind() {
+		fleet = owner.Name // its labels may say anything
+	}
 	if label := cmp.Or(s.Labels[wellknown.FleetLabel], fleet); label != "" {
 		metav1.SetMetaDataLabel(&pod.ObjectMeta, wellknown.FleetLabel, label)
 	}
@@ -59,7 +62,7 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 	}
 	name := gamepod.Container(s)
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, gamepod.ContainerAnnotation, name)
-	if metav1.GetControllerOf(s) == nil {
+	if owner == nil {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.PodHashAnnotation, Hash(&s.Spec))
 	}
 	SetDeletable(&pod.ObjectMeta, deletable)
@@ -71,6 +74,7 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		buildGame(s, &pod.Spec, &pod.Spec.Containers[i], hostPorts)
 	}
 	beside, hasAPI := buildSidecar(s, sidecar, hostPorts), s.Annotations[wellknown.GameAPIAnnotation] == "true"
+	setCredential(&pod.Spec, &beside, sidecar.ReportKey)
 	if hasAPI {
 		setCode(s, &beside)
 	}
@@ -86,18 +90,8 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.ReportKeyAnnotation, sidecar.ReportKey)
 	} else {
 		delete(pod.Annotations, wellknown.ReportKeyAnnotation) // a template's
-		pod.Spec.Volumes = append(pod.Spec.Volumes, tokenVolume())
 	}
 	return pod
-}
-
-// fleetOf is the name of the Fleet that a Server is in; empty: it is in none, whatever its labels say.
-func fleetOf(s *v1alpha1.Server) string {
-	owner := metav1.GetControllerOfNoCopy(s)
-	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != v1alpha1.GroupVersion.WithKind("Fleet").GroupKind() {
-		return ""
-	}
-	return owner.Name
 }
 
 // SetDeletable notes on a Pod whether it may be evicted.

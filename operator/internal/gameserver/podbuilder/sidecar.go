@@ -115,7 +115,6 @@ func buildSidecar(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32) corev1
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(wellknown.SidecarPort)}},
 		PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1,
 	}
-	setCredential(c, sidecar.ReportKey)
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == gameapi.CodeEnv })
 	return *c
 }
@@ -141,11 +140,18 @@ const (
 	tokenSeconds = 3600
 )
 
-// setCredential gives the sidecar what it shows who it is with.
-func setCredential(c *corev1.Container, key string) {
+// setCredential gives the sidecar what it shows who it is with: a key, or a token that kubelet keeps valid.
+func setCredential(pod *corev1.PodSpec, c *corev1.Container, key string) {
 	if key == "" {
 		c.Args = append(c.Args, "--token-file="+tokenDir+"/token")
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: volumeName, MountPath: tokenDir, ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volumeName, VolumeSource: corev1.VolumeSource{
+			Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
+				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+					Audience: wellknown.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
+				},
+			}}},
+		}})
 		return
 	}
 	c.Args = append(c.Args, "--report-key-id="+key)
@@ -156,15 +162,4 @@ func setCredential(c *corev1.Container, key string) {
 		corev1.EnvVar{Name: wellknown.PodUIDEnv, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"},
 		}})
-}
-
-// tokenVolume has a token that kubelet keeps valid.
-func tokenVolume() corev1.Volume {
-	return corev1.Volume{Name: volumeName, VolumeSource: corev1.VolumeSource{
-		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-			ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
-				Audience: wellknown.TokenAudience, ExpirationSeconds: ptr.To[int64](tokenSeconds), Path: "token",
-			},
-		}}},
-	}}
 }
