@@ -19,6 +19,8 @@ type figures struct {
 	Servers    int `json:"servers"`
 	Services   int `json:"services"`
 	Processors int `json:"processors"`
+	// OperatorMemory is the operator's GOMEMLIMIT.
+	OperatorMemory string `json:"operator_memory"`
 	// CreatedToReady is from when a watch shows a Server until it shows it Ready.
 	CreatedToReady *quantiles `json:"created_to_ready_ms,omitempty"`
 	ServerSize     *sizes     `json:"server_size,omitempty"`

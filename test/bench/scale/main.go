@@ -44,6 +44,8 @@ type options struct {
 	hold                         time.Duration
 	phases                       []string
 	output                       string
+	// memory is the operator's GOMEMLIMIT.
+	memory string
 	// play is the operator's address in a process that plays sidecars.
 	play string
 }
@@ -69,6 +71,7 @@ func start(ctx context.Context, args []string) (code int, err error) {
 	flags.IntVar(&o.processes, "processes", 4, "how many processes play sidecars")
 	flags.DurationVar(&o.hold, "hold", time.Minute, "how long is measured while nothing happens")
 	flags.StringVar(&phases, "phases", strings.Join(allPhases, ","), "phases, in this order")
+	flags.StringVar(&o.memory, "memory", "900MiB", "GOMEMLIMIT of the operator, which is this as it is shipped")
 	flags.StringVar(&o.output, "output", "bin/bench/scale.json", "file for the figures")
 	flags.StringVar(&o.play, sidecars.PlayFlag, "", "for this program's own use")
 	switch err := flags.Parse(args); {

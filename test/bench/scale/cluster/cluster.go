@@ -55,6 +55,8 @@ type Options struct {
 	Dir string
 	// OutboundNetworks are those in which the operator may ask on behalf of triggers.
 	OutboundNetworks string
+	// OperatorMemory is the operator's GOMEMLIMIT.
+	OperatorMemory string
 	// TokenLife is for how long tokens are good.
 	TokenLife time.Duration
 	// Say says what happens.
