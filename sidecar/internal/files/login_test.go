@@ -252,41 +252,61 @@ func TestWhoSaysNothingMakesRoom(t *testing.T) {
 	}
 }
 
-// leavesOnceLoggedIn is a connection whose client leaves while the server notes the login.
-type leavesOnceLoggedIn struct{ net.Conn }
+// onceLoggedIn is a connection to which something happens while the server notes its login.
+type onceLoggedIn struct {
+	net.Conn
+	happens func(net.Conn)
+}
 
-func (c leavesOnceLoggedIn) SetDeadline(at time.Time) error {
+func (c onceLoggedIn) SetDeadline(at time.Time) error {
 	if at.IsZero() {
-		_ = c.Close()
+		c.happens(c.Conn)
 	}
 	return c.Conn.SetDeadline(at)
 }
 
-// Who logs in and leaves at once isn't one whose login failed.
-func TestWhoLeavesAtOnceHasLoggedIn(t *testing.T) {
-	w := newWorld(t, nil)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer ln.Close()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if c, err := ln.Accept(); err == nil {
-			w.client(t.Context(), leavesOnceLoggedIn{c})
-		}
-	}()
-	// The client may see its login, or that the connection has ended.
-	c, err := ssh.Dial("tcp", ln.Addr().String(), &ssh.ClientConfig{
-		User: "alice", Auth: []ssh.AuthMethod{ssh.Password(goodPassword)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
-	})
-	if err == nil {
-		_ = c.Close()
-	}
-	within(t, "end the session", ended)
-	if n := testutil.ToFloat64(w.metrics.logins.WithLabelValues("password")); n != 1 {
-		t.Errorf("%v logins are counted", n)
-	}
-	if n := w.refused(refusedHandshake); n != 0 {
-		t.Errorf("%d failed handshakes are counted", n)
+// Whatever ends a connection just after its login, it is counted once: as a login, or as one that made room.
+func TestALoginThatEndsAtOnceIsCountedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens         func(*world, net.Conn)
+		logins, refused int
+	}{
+		"the client leaves": {func(_ *world, c net.Conn) { _ = c.Close() }, 1, 0},
+		"it makes room for others": {func(w *world, c net.Conn) {
+			for range handshakesOfAddress {
+				_, why := w.lobby.admit(addressOf(c.RemoteAddr()), false, func() {})
+				if why != "" {
+					w.metrics.refused(why)
+				}
+			}
+		}, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			check(t, err)
+			defer ln.Close()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				if accepted, err := ln.Accept(); err == nil {
+					w.client(t.Context(), onceLoggedIn{accepted, func(conn net.Conn) { c.happens(w, conn) }})
+				}
+			}()
+			// The client may see its login, or that the connection has ended.
+			client, err := ssh.Dial("tcp", ln.Addr().String(), &ssh.ClientConfig{
+				User: "alice", Auth: []ssh.AuthMethod{ssh.Password(goodPassword)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+			})
+			if err == nil {
+				_ = client.Wait()
+			}
+			within(t, "end the session", ended)
+			if n := testutil.ToFloat64(w.metrics.logins.WithLabelValues("password")); int(n) != c.logins {
+				t.Errorf("%v logins are counted, want %d", n, c.logins)
+			}
+			if a, h := w.refused(refusedAddress), w.refused(refusedHandshake); a != c.refused || h != 0 {
+				t.Errorf("%d made room and %d handshakes failed, want %d and none", a, h, c.refused)
+			}
+		})
 	}
 }

@@ -172,13 +172,7 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 	defer func() { _ = conn.Close() }()
 	if why, ok := s.sessions.take(l.from); !ok {
 		s.metrics.refused(why)
-		// Whoever sends them ends once they are taken and the connection is closed.
-		go ssh.DiscardRequests(requests)
-		go func() {
-			for asked := range channels {
-				_ = asked.Reject(ssh.ResourceShortage, "too many sessions")
-			}
-		}()
+		refuseSessions(channels, requests)
 		return
 	}
 	defer s.sessions.leave(l.from)
@@ -198,10 +192,26 @@ func (l *login) handshake(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-c
 		l.metrics.refused(why)
 	}
 	conn, channels, requests := l.logIn(ctx, c)
-	if ended := l.lobby.leave(g); conn == nil && !ended {
+	switch ended := l.lobby.leave(g); {
+	case conn == nil && !ended:
 		l.metrics.refused(refusedHandshake)
+	case conn != nil && ended: // it made room for another one just then, and is counted as that
+		_ = conn.Close()
+		refuseSessions(channels, requests)
+		return nil, nil, nil
 	}
 	return conn, channels, requests
+}
+
+// refuseSessions refuses whatever a client asks for. Whoever sends that ends once it is taken and the
+// connection is closed.
+func refuseSessions(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request) {
+	go ssh.DiscardRequests(requests)
+	go func() {
+		for asked := range channels {
+			_ = asked.Reject(ssh.ResourceShortage, "too many sessions")
+		}
+	}()
 }
 
 // logIn makes the handshake of SSH, within its time; nil: it failed.
@@ -216,7 +226,8 @@ func (l *login) logIn(ctx context.Context, c net.Conn) (*ssh.ServerConn, <-chan 
 	if err != nil {
 		return nil, nil, nil
 	}
-	// It fails where the client has left already, which makes the login no less one: its session ends at once.
+	// It fails where the connection has ended already, which makes the login no less one: its session ends
+	// at once.
 	_ = c.SetDeadline(time.Time{})
 	return conn, channels, requests
 }
