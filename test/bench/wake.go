@@ -370,9 +370,6 @@ func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
 	if err := env.WaitUntil(ctx, fmt.Sprintf("ElasticService %s is asleep", g.Key()), asleep); err != nil {
 		return "", err
 	}
-	if err := e.WaitRouted(ctx, es, 1); err != nil {
-		return "", err
-	}
 	for i := range before.Items {
 		if err := e.WaitUnrouted(ctx, before.Items[i].Status.PodIP); err != nil {
 			return "", err
@@ -388,6 +385,9 @@ func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
 		return err == nil && len(pods.Items)+len(servers.Items) == 0, err
 	})
 	if err != nil {
+		return "", err
+	}
+	if err := e.WaitRouted(ctx, es, 1); err != nil {
 		return "", err
 	}
 	if err := atRest(ctx, e, g); err != nil {
