@@ -35,7 +35,7 @@ const endpointSliceController = "endpointslice-controller.k8s.io"
 
 // observe reads all that the planner needs. Only these are read over the network: a target's
 // scale that may have changed, the owners of pods from before a sleep, and a resolver's state
-// that is older than a second.
+// that is too old.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
 	is, now, ref := spec.Of(es), r.Now(), target.Of(es)
 	o := planner.Observed{Is: is, PrivateName: endpoints.PrivateServiceName(es.Spec.Service)}

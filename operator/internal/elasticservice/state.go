@@ -63,8 +63,8 @@ type state struct {
 	autoscaler *autoscaler.Attempts
 }
 
-// preparedOf is all that an object's ports and its private Service depend on: the resourceVersions of both
-// Services, and the selector of the target's scale.
+// preparedOf is what an object's ports and its private Service depend on beside its status: the spec, by its
+// generation, both Services, by their resourceVersions, and the selector of the target's scale.
 type preparedOf struct {
 	generation                 int64
 	service, private, selector string

@@ -13,10 +13,10 @@ import (
 var ErrFull = errors.New("too many wait for their turn")
 
 // Permits bound how much work is done at once. All who wait for one take turns, however many
-// each of them waits for. The zero value has none.
+// each of them waits for.
 type Permits struct {
 	most, each int
-	// mayWait bounds how many wait, and mayWaitOfEach how many of each; 0: there is no bound.
+	// mayWait bounds how many wait, and mayWaitOfEach how many of each; there is no bound where mayWait is 0.
 	mayWait, mayWaitOfEach int
 
 	mu   sync.Mutex

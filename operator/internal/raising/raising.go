@@ -31,7 +31,7 @@ var ErrFull = fair.ErrFull
 
 // Raises are those that are under way: all that have begun, whether their turn has come or not. They share
 // the API server out: the namespaces take turns, however many wait in each, and within one the first to come
-// is the first. A nil Raises has none, and no turns.
+// is the first. New makes them; a nil Raises has none, and no turns.
 type Raises struct {
 	turns *fair.Permits
 

@@ -34,7 +34,7 @@ const maxAge, maxFirstAge = time.Second, 100 * time.Millisecond
 type Wanted struct {
 	// UID is of the only ElasticService that matters; empty: several do.
 	UID string
-	// Fresh is set where the pod is to be asked now, and First where the service has no slices yet.
+	// Fresh is set where the pod is to be asked now, about the one, and First where there are no slices yet.
 	Fresh, First bool
 }
 
