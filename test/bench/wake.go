@@ -24,6 +24,8 @@ import (
 const (
 	// oneWake bounds a single run.
 	oneWake = time.Minute
+	// fallAsleep bounds what comes before it.
+	fallAsleep = 2 * time.Minute
 	// queryPort is where a game answers probes.
 	queryPort = 7002
 )
@@ -354,11 +356,14 @@ func sleepNow(ctx context.Context, e *env.Env, g sleeper) (string, error) {
 	if err := e.Client.List(ctx, &before, client.InNamespace(g.Namespace)); err != nil {
 		return "", fmt.Errorf("list pods: %w", err)
 	}
-	g.target.SetNamespace(g.Namespace)
-	g.target.SetName(g.Name)
+	ctx, cancel := context.WithTimeout(ctx, fallAsleep)
+	defer cancel()
 	// A wake call of the last run, which was on its way, may raise it once more.
 	es := &v1alpha1.ElasticService{}
 	asleep := func(ctx context.Context) (bool, error) {
+		// A call that fails leaves nothing of the names.
+		g.target.SetNamespace(g.Namespace)
+		g.target.SetName(g.Name)
 		zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
 		if err := e.Client.SubResource("scale").Patch(ctx, g.target, zero); err != nil {
 			return false, fmt.Errorf("scale %T %s to zero: %w", g.target, g.Key(), err)
