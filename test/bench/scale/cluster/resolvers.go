@@ -45,7 +45,7 @@ func (c *Cluster) StartResolver(ctx context.Context) (*Resolver, error) {
 			"--http-address=" + r.Address(), "--operator-url=http://" + OperatorAddress, "--operator-service-account=" + systemNamespace + "/" + operatorAccount,
 			"--token-file=" + c.TokenFile(ResolverName), "--kubeconfig=" + c.kubeconfig(ResolverName), "--drain-delay=0s", "--drain-timeout=1s",
 		},
-		env: []string{"POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + r.Pod.Name, "SENTRY_DSN=", "POD_IPS=" + r.Pod.Status.PodIP},
+		env: []string{"POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + r.Pod.Name, "SENTRY_DSN=", "POD_IPS=" + r.Pod.Status.PodIP, "GOGC=50"},
 	})
 	if err != nil {
 		return nil, err
