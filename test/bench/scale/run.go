@@ -78,7 +78,7 @@ func measureAll(ctx context.Context, o options) (err error) {
 
 // start starts all that there is before the first phase.
 func (r *run) start(ctx context.Context, dir string) (err error) {
-	if r.cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir, OutboundNetworks: answersNetwork, OperatorMemory: r.options.memory, TokenLife: 2 * wholeRun, Say: say}); err != nil {
+	if r.cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir, OutboundNetworks: answersNetwork, OperatorMemory: r.memory, TokenLife: 2 * wholeRun, Say: say}); err != nil {
 		return err
 	}
 	if err := r.cluster.MakeNamespace(ctx, gamesNamespace); err != nil {
