@@ -77,6 +77,25 @@ func TestThereAreNeverMorePermitsThanThatInAllAndForEach(t *testing.T) {
 	}
 }
 
+// What is left in all is for others than one who has as many as each may have.
+func TestWhoHasAllOfHisPermitsWaitsThoughOthersAreLeft(t *testing.T) {
+	t.Parallel()
+	p := New(5, 3)
+	for i := range 3 {
+		if err := p.Acquire(t.Context(), "a"); err != nil {
+			t.Fatalf("permit %d: %v", i+1, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Acquire(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("the fourth permit: %v, want that it was waited for", err)
+	}
+	if err := p.Acquire(ctx, "b"); err != nil {
+		t.Errorf("another one's: %v, want it at once", err)
+	}
+}
+
 func TestWhoGivesUpWaitingHasNoPermit(t *testing.T) {
 	t.Parallel()
 	p := New(1, 1)
