@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -126,6 +127,8 @@ func (s *services) create(ctx context.Context, resolvers []*cluster.Resolver) er
 	})
 }
 
+// createOne makes a service that is set up as the guide says: none of its conditions is amiss, each of which
+// would be a series more.
 func (s *services) createOne(ctx context.Context, key client.ObjectKey) error {
 	own := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
 	app := map[string]string{"app": key.Name}
@@ -134,7 +137,10 @@ func (s *services) createOne(ctx context.Context, key client.ObjectKey) error {
 			Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: app},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "registry.example/game:1"}}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "game", Image: "registry.example/game:1",
+					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(7000)}}},
+				}}},
 			},
 		}},
 		&corev1.Service{ObjectMeta: own, Spec: corev1.ServiceSpec{
@@ -142,6 +148,7 @@ func (s *services) createOne(ctx context.Context, key client.ObjectKey) error {
 		}},
 		&v1alpha1.ElasticService{ObjectMeta: own, Spec: v1alpha1.ElasticServiceSpec{
 			Service: key.Name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: key.Name},
+			Handoff: v1alpha1.HandoffNever, // by which the resolvers know who is there
 		}},
 	} {
 		if err := s.cluster.Client.Create(ctx, o); err != nil {
