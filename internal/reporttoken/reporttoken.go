@@ -111,30 +111,32 @@ func (s *Signer) Get() (string, error) {
 	return token, nil
 }
 
-// Is reports whether a token is one of a sidecar's own, true or forged: no other has its
-// algorithm.
-func Is(token string) bool {
-	_, err := jose.ParseSignedCompact(token, algorithms)
-	return err == nil
+// Token is one of a sidecar's own, true or forged.
+type Token struct{ signed *jwt.JSONWebToken }
+
+// Parse reads a token; false: it is none of a sidecar's own. No other has its algorithm.
+func Parse(token string) (Token, bool) {
+	signed, err := jwt.ParseSigned(token, algorithms)
+	return Token{signed}, err == nil
 }
 
 // Verify returns whose token it is, and the ID of the key that signed it. keyOf finds a namespace's
 // key; its error is returned as it is.
-func Verify(token string, now time.Time, keyOf func(id, namespace string) ([]byte, error)) (pod Pod, id string, err error) {
-	signed, err := jwt.ParseSigned(token, algorithms)
-	if err != nil || len(signed.Headers) != 1 {
+func (t Token) Verify(now time.Time, keyOf func(id, namespace string) ([]byte, error)) (pod Pod, id string, err error) {
+	if len(t.signed.Headers) != 1 {
 		return Pod{}, "", ErrMalformed
 	}
 	var c claims
-	if err := signed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Namespace == "" || c.Pod == "" || c.UID == "" || c.IssuedAt == nil {
+	if err := t.signed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Namespace == "" || c.Pod == "" || c.UID == "" || c.IssuedAt == nil {
 		return Pod{}, "", ErrMalformed
 	}
-	id = signed.Headers[0].KeyID
+	id = t.signed.Headers[0].KeyID
 	key, err := keyOf(id, c.Namespace)
 	if err != nil {
 		return Pod{}, "", err
 	}
-	if err := signed.Claims(key, &c); err != nil {
+	// This verifies what was read, and doesn't read it again.
+	if err := t.signed.Claims(key); err != nil {
 		return Pod{}, "", ErrSignature
 	}
 	if c.Issuer != issuer || !c.Audience.Contains(wellknown.TokenAudience) {

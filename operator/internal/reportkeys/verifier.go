@@ -18,14 +18,19 @@ type Verifier struct {
 
 // Verify returns whose the token is.
 func (v *Verifier) Verify(ctx context.Context, token string) (serviceauth.Identity, error) {
-	if len(token) > serviceauth.MaxTokenBytes || !reporttoken.Is(token) {
+	var signed reporttoken.Token
+	ours := len(token) <= serviceauth.MaxTokenBytes
+	if ours {
+		signed, ours = reporttoken.Parse(token)
+	}
+	if !ours {
 		return v.Accounts.Verify(ctx, token) //nolint:wrapcheck // it says all
 	}
 	keys := v.Keys.keys()
 	if len(keys.ring) == 0 {
 		return serviceauth.Identity{}, fmt.Errorf("%w: those for reports aren't read yet", serviceauth.ErrKeysUnavailable)
 	}
-	pod, id, err := reporttoken.Verify(token, v.Keys.Now(), keys.of)
+	pod, id, err := signed.Verify(v.Keys.Now(), keys.of)
 	if err != nil {
 		return serviceauth.Identity{}, err //nolint:wrapcheck // it says all
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // callEvery is how far apart wake calls are that are made while the leader changes.
-const callEvery = 50 * time.Millisecond
+const callEvery = 200 * time.Millisecond
 
 // handover is a change of the leader.
 type handover struct {
