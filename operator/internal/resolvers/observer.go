@@ -100,8 +100,11 @@ type asked struct {
 	failed    error
 	rest      time.Duration
 	restUntil time.Time
-	// all is the last answer about all services.
+	// all is the last answer about all services, while somebody asks about all.
 	all View
+	// alone is set once it answered about all where it was asked about several: an older one does, and is
+	// asked about each alone.
+	alone bool
 	// next is the next question; nil: nobody has come since the last one was sent. asking is set while
 	// there is one under way.
 	next   *question
@@ -142,9 +145,9 @@ func (o *Observer) Keep(addresses map[string]bool) {
 	}
 }
 
-// View is a pod's report about some services, by their ElasticServices' UIDs, or about all. The question is
-// sent after the call. Only an answer about all may be maxAge old, as it is where more than MaxUIDs are asked
-// about. A pod that is left alone is not asked, and Err says why.
+// View is a pod's report about some services, by their ElasticServices' UIDs; without any it says only that the
+// pod answers. The question is sent after the call. More than MaxUIDs are asked about with all others, and that
+// answer may be maxAge old. A pod that is left alone is not asked, and Err says why.
 func (o *Observer) View(ctx context.Context, address string, uids ...string) View {
 	q := o.join(ctx, address, uids)
 	select {
@@ -165,7 +168,7 @@ func (o *Observer) join(ctx context.Context, address string, uids []string) *que
 		p = &asked{first: now}
 		o.pods[address] = p
 	}
-	all := len(uids) == 0 || len(uids) > informerapi.MaxUIDs
+	all := len(uids) > informerapi.MaxUIDs
 	switch {
 	case now.Before(p.restUntil):
 		return answered(p.silent())
@@ -200,7 +203,7 @@ func (p *asked) silent() View {
 // askAll asks a pod question after question, until nobody has any more.
 func (o *Observer) askAll(ctx context.Context, address string, p *asked) {
 	for q := o.following(p); q != nil; q = o.following(p) {
-		v, err := o.ask(ctx, address, q)
+		v, err := o.askEach(ctx, address, q.queries(p.alone))
 		q.answer = o.note(p, q, v, err)
 		close(q.done)
 	}
@@ -223,18 +226,44 @@ func (o *Observer) note(p *asked, q *question, v View, err error) View {
 		p.failed, p.all = err, View{}
 		p.rest = min(max(2*p.rest, minRest), maxRest)
 		p.restUntil = time.Now().Add(p.rest)
+		if next := p.next; next != nil {
+			next.answer, p.next = p.silent(), nil
+			close(next.done)
+		}
 		return p.silent()
 	}
-	p.answered, p.failed, p.rest = v.Answered, nil, 0
+	p.answered, p.failed, p.rest, p.restUntil = v.Answered, nil, 0, time.Time{}
 	v.FirstAsked = p.first
-	if q.all {
+	switch {
+	case q.all:
 		p.all = v
+	case time.Since(p.all.Asked) > maxAge:
+		p.all = View{}
+	}
+	if !q.all && len(q.uids) > 1 && len(v.Routes) > len(q.uids) {
+		p.alone = true
 	}
 	return v
 }
 
-// ask sends a question.
-func (o *Observer) ask(ctx context.Context, address string, q *question) (View, error) {
+// askEach sends the queries of a question, and gives what they are answered together.
+func (o *Observer) askEach(ctx context.Context, address string, queries []string) (View, error) {
+	all, err := o.ask(ctx, address, queries[0])
+	for _, query := range queries[1:] {
+		if err != nil {
+			break
+		}
+		var one View
+		if one, err = o.ask(ctx, address, query); err == nil {
+			maps.Copy(all.Routes, one.Routes)
+			maps.Copy(all.Sessions, one.Sessions)
+		}
+	}
+	return all, err
+}
+
+// ask sends a query.
+func (o *Observer) ask(ctx context.Context, address, query string) (View, error) {
 	asked := time.Now()
 	var routes informerapi.RoutesResponse
 	var sessions informerapi.SessionsResponse
@@ -242,9 +271,9 @@ func (o *Observer) ask(ctx context.Context, address string, q *question) (View, 
 	defer cancel()
 	// Routes first: a client that came after the phase in them was seen is among the sessions,
 	// or makes a wake call.
-	err := o.get(bounded, address, informerapi.RoutesPath, q, &routes)
+	err := o.get(bounded, address, informerapi.RoutesPath, query, &routes)
 	if err == nil {
-		err = o.get(bounded, address, informerapi.SessionsPath, q, &sessions)
+		err = o.get(bounded, address, informerapi.SessionsPath, query, &sessions)
 	}
 	if err != nil {
 		return View{}, err
@@ -267,8 +296,8 @@ func (o *Observer) ask(ctx context.Context, address string, q *question) (View, 
 	return v, nil
 }
 
-func (o *Observer) get(ctx context.Context, address, path string, q *question, into any) (err error) {
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path, RawQuery: q.query()}
+func (o *Observer) get(ctx context.Context, address, path, query string, into any) (err error) {
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path, RawQuery: query}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("build the request for %s: %w", u.String(), err)
@@ -292,15 +321,25 @@ func (o *Observer) get(ctx context.Context, address, path string, q *question, i
 	return nil
 }
 
-// query is the part of a question's URL that says which services it is about. An older pod doesn't know that
-// of several, and answers about all.
-func (q *question) query() string {
+// nobody is no service's UID.
+const nobody = "-"
+
+// queries are the parts of a question's URLs that say which services it is about: one, or one for each service
+// alone.
+func (q *question) queries(alone bool) []string {
 	uids := slices.Sorted(maps.Keys(q.uids))
+	of := func(key string, uids ...string) string { return url.Values{key: {strings.Join(uids, ",")}}.Encode() }
 	switch {
 	case q.all:
-		return ""
-	case len(uids) == 1:
-		return url.Values{informerapi.UIDQuery: uids}.Encode()
+		return []string{""}
+	case len(uids) == 0:
+		return []string{of(informerapi.UIDQuery, nobody)}
+	case len(uids) > 1 && !alone:
+		return []string{of(informerapi.UIDsQuery, uids...)}
 	}
-	return url.Values{informerapi.UIDsQuery: {strings.Join(uids, ",")}}.Encode()
+	queries := make([]string, len(uids))
+	for i, uid := range uids {
+		queries[i] = of(informerapi.UIDQuery, uid)
+	}
+	return queries
 }

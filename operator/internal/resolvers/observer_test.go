@@ -28,6 +28,10 @@ import (
 // pod is a resolver's HTTP server on loopback, with two services.
 type pod struct {
 	broken atomic.Bool
+	// fails is set where questions fail that are under way.
+	fails atomic.Bool
+	// old is set where it doesn't know UIDsQuery, and more where it has one more service.
+	old, more bool
 	// hold, once made, has each question wait for something in it.
 	hold chan struct{}
 
@@ -43,7 +47,7 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	of := func(uid string) bool {
-		return r.URL.RawQuery == "" || query.Get("uid") == uid || slices.Contains(strings.Split(query.Get("uids"), ","), uid)
+		return r.URL.RawQuery == "" || p.old && query.Get("uid") == "" || query.Get("uid") == uid || slices.Contains(strings.Split(query.Get("uids"), ","), uid)
 	}
 	var answer any
 	p.mu.Lock()
@@ -51,7 +55,11 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case informerapi.RoutesPath:
 		p.asked = append(p.asked, r.URL.RawQuery)
 		routes := informerapi.RoutesResponse{}
-		for _, route := range []informerapi.Route{{UID: "es-1", Phase: "Asleep"}, {UID: "es-2", Phase: "Awake"}} {
+		there := []informerapi.Route{{UID: "es-1", Phase: "Asleep"}, {UID: "es-2", Phase: "Awake"}}
+		if p.more {
+			there = append(there, informerapi.Route{UID: "es-3"})
+		}
+		for _, route := range there {
 			if of(route.UID) {
 				routes.Routes = append(routes.Routes, route)
 			}
@@ -68,6 +76,10 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Unlock()
 	if p.hold != nil && r.URL.Path == informerapi.RoutesPath {
 		<-p.hold
+	}
+	if p.fails.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -123,30 +135,10 @@ func TestAViewHasWhatThePodSays(t *testing.T) {
 // What is asked grows with those who ask, and not with the services that there are. The question that they
 // share is sent after each of them came.
 func TestWhoComesWhileAQuestionIsUnderWaySharesTheNextOne(t *testing.T) {
-	p := &pod{hold: make(chan struct{})}
-	o, host := newObserver(t, p)
-	var group sync.WaitGroup
-	defer group.Wait()
-	group.Go(func() { o.View(t.Context(), host, "es-1") })
-	joined := func(want int) {
-		t.Helper()
-		for began := time.Now(); ; runtime.Gosched() {
-			o.mu.Lock()
-			is, next := o.pods[host], 0
-			asking := is != nil && is.asking
-			if asking && is.next != nil {
-				next = len(is.next.uids)
-			}
-			o.mu.Unlock()
-			if asking && next == want {
-				return
-			}
-			if time.Since(began) > 10*time.Second {
-				t.Fatalf("the next question is about %d services, want %d", next, want)
-			}
-		}
+	o, host, p, group := held(t)
+	joined := func(want int) func() bool {
+		return func() bool { return o.pods[host].next != nil && len(o.pods[host].next.uids) == want }
 	}
-	joined(0)
 	first := time.Now()
 	for range 25 {
 		for _, uid := range []string{"es-1", "es-2"} {
@@ -158,7 +150,7 @@ func TestWhoComesWhileAQuestionIsUnderWaySharesTheNextOne(t *testing.T) {
 			})
 		}
 	}
-	joined(2)
+	o.until(t, "both services are asked about next", joined(2))
 	last := time.Now()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -193,15 +185,19 @@ func TestWhoAsksAboutManyServicesAsksAboutAll(t *testing.T) {
 	if len(first.Routes) != 2 {
 		t.Errorf("view = %+v, want that of all", first)
 	}
-	if v := o.View(t.Context(), host); !v.Asked.Equal(first.Asked) {
+	if v := o.View(t.Context(), host, many...); !v.Asked.Equal(first.Asked) {
 		t.Errorf("view of %s, want the one of %s: that is new enough", v.Asked, first.Asked)
 	}
 	o.pods[host].all.Asked = first.Asked.Add(-maxAge)
-	if v := o.View(t.Context(), host); !v.Asked.After(first.Asked) {
+	if v := o.View(t.Context(), host, many...); !v.Asked.After(first.Asked) {
 		t.Errorf("view of %s, want a new one: the last one is too old", v.Asked)
 	}
+	o.pods[host].all.Asked = first.Asked.Add(-maxAge)
 	if v := o.View(t.Context(), host, "es-1"); len(v.Routes) != 1 {
 		t.Errorf("view = %+v, want that of es-1", v)
+	}
+	if all := o.pods[host].all; all.Routes != nil {
+		t.Errorf("an answer about all that nobody may have any more is kept: %+v", all)
 	}
 	var about []int
 	for _, q := range p.questions(t) {
@@ -209,6 +205,113 @@ func TestWhoAsksAboutManyServicesAsksAboutAll(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{1 + informerapi.MaxUIDs, 0, 0, 2}, about); diff != "" {
 		t.Errorf("the questions' sizes (-want +got):\n%s", diff)
+	}
+}
+
+// held is a pod whose first question is under way, and who asks it.
+func held(t *testing.T) (o *Observer, host string, p *pod, asking *sync.WaitGroup) {
+	t.Helper()
+	p = &pod{hold: make(chan struct{})}
+	o, host = newObserver(t, p)
+	asking = &sync.WaitGroup{}
+	asking.Go(func() { o.View(t.Context(), host, "es-1") })
+	o.until(t, "a question is under way", func() bool { return o.pods[host] != nil && o.pods[host].asking && o.pods[host].next == nil })
+	return o, host, p, asking
+}
+
+func (o *Observer) until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); ; runtime.Gosched() {
+		o.mu.Lock()
+		yes := is()
+		o.mu.Unlock()
+		if yes {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("it isn't so that %s", what)
+		}
+	}
+}
+
+func TestSeveralWhoTogetherAskAboutManyAskAboutAll(t *testing.T) {
+	o, host, p, asking := held(t)
+	var many []string
+	for i := range informerapi.MaxUIDs {
+		many = append(many, fmt.Sprintf("other-%d", i))
+	}
+	asking.Go(func() { o.View(t.Context(), host, many...) })
+	o.until(t, "the first has joined", func() bool { return o.pods[host].next != nil })
+	asking.Go(func() {
+		if v := o.View(t.Context(), host, "es-2"); v.Routes["es-2"].Phase != "Awake" {
+			t.Errorf("view = %+v, want one with es-2", v)
+		}
+	})
+	o.until(t, "the second has joined", func() bool { return o.pods[host].next.all })
+	close(p.hold)
+	asking.Wait()
+	if diff := cmp.Diff([]string{"uid=es-1", ""}, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+// Who comes while a question is under way that fails gets no answer either, and the pod isn't asked.
+func TestWhoCameMeanwhileIsToldThatAPodFailed(t *testing.T) {
+	o, host, p, asking := held(t)
+	asking.Go(func() {
+		if v := o.View(t.Context(), host, "es-2"); v.Err == nil {
+			t.Errorf("view = %+v, want an error", v)
+		}
+	})
+	o.until(t, "somebody has joined", func() bool { return o.pods[host].next != nil })
+	p.fails.Store(true)
+	close(p.hold)
+	asking.Wait()
+	if rest := o.pods[host].rest; rest != minRest {
+		t.Errorf("it is left alone for %s, want %s", rest, minRest)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if diff := cmp.Diff([]string{"uid=es-1"}, p.asked); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+// An older pod doesn't know a question about several services. It is asked about each alone once that shows.
+func TestAnOlderPodIsAskedAboutEachServiceAlone(t *testing.T) {
+	p := &pod{old: true}
+	o, host := newObserver(t, p)
+	for range 2 {
+		v := o.View(t.Context(), host, "es-1", "other")
+		if v.Err != nil || v.Routes["es-1"].Phase != "Asleep" || v.Sessions["es-1"].Sessions != 3 {
+			t.Errorf("view = %+v, want one with es-1", v)
+		}
+	}
+	if v := o.View(t.Context(), host, "es-1", "es-2"); len(v.Routes) != 2 || v.Routes["es-2"].Phase != "Awake" {
+		t.Errorf("view = %+v, want that of both", v)
+	}
+	p.more = true // routes than were asked about
+	if v := o.View(t.Context(), host, "es-1", "es-2"); len(v.Routes) < 2 {
+		t.Errorf("view = %+v, want that of both", v)
+	}
+	want := []string{"uids=es-1%2Cother", "uids=es-1%2Cother", "uids=es-1%2Ces-2", "uids=es-1%2Ces-2"}
+	if v := o.View(t.Context(), host, "es-1", "es-2"); len(v.Routes) < 2 || v.Routes["es-2"].Phase != "Awake" || v.Sessions["es-1"].Sessions != 3 {
+		t.Errorf("view = %+v, want that of both", v)
+	}
+	want = append(want, "uid=es-1", "uid=es-2")
+	if diff := cmp.Diff(want, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+func TestWithoutServicesAPodIsAskedWhetherItAnswers(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	if v := o.View(t.Context(), host); v.Err != nil || len(v.Routes)+len(v.Sessions) > 0 || v.Answered.IsZero() {
+		t.Errorf("view = %+v, want one of a pod that answers", v)
+	}
+	if diff := cmp.Diff([]string{"uid=-"}, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
 	}
 }
 
@@ -270,8 +373,11 @@ func TestASilentPodHoldsUpOneQuestionAndThenNobody(t *testing.T) {
 func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 	o, host := newObserver(t, &pod{})
 	o.View(t.Context(), host, "es-1")
-	o.Keep(map[string]bool{})
-	if len(o.pods) != 0 {
+	is := o.pods[host]
+	if o.Keep(map[string]bool{host: true}); o.pods[host] != is {
+		t.Error("one that is still there is forgotten")
+	}
+	if o.Keep(map[string]bool{}); len(o.pods) != 0 {
 		t.Errorf("%d pods are kept, want none", len(o.pods))
 	}
 }

@@ -98,8 +98,14 @@ func TestSessionsTellWhoIsCarried(t *testing.T) {
 		t.Errorf("the last client left at %s and was there at %s", ended, first)
 	}
 	r.never("lastActive moves without a client", 20*time.Millisecond, func() bool { return !r.sessions().LastActive.Equal(ended) })
-	if got := r.server.Sessions("another-uid").Services; len(got) != 0 {
-		t.Errorf("asked for another uid: %+v", got)
+	uid := string(r.route.UID)
+	for _, asked := range []struct {
+		uids []string
+		want int
+	}{{[]string{"another-uid"}, 0}, {[]string{"another-uid", uid}, 1}, {[]string{uid}, 1}, {nil, 1}} {
+		if sessions, routes := r.server.Sessions(asked.uids...).Services, r.server.Routes(asked.uids...).Routes; len(sessions) != asked.want || len(routes) != asked.want {
+			t.Errorf("asked for %q it tells of %+v and %+v, want %d of each", asked.uids, sessions, routes, asked.want)
+		}
 	}
 }
 
