@@ -161,12 +161,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !es.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(es, wellknown.ElasticServiceFinalizer) {
+	m := r.states.Of(req.NamespacedName, es.UID)
+	original := m.newest(r.Now(), es)
+	if !original.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(original, wellknown.ElasticServiceFinalizer) {
 		r.states.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	m := r.states.Of(req.NamespacedName, es.UID)
-	original := m.newest(r.Now(), es)
 	if !controllerutil.ContainsFinalizer(original, wellknown.ElasticServiceFinalizer) {
 		original = original.DeepCopy()
 		if err := r.addFinalizer(ctx, m, original); err != nil {

@@ -42,7 +42,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
 		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
 	}
-	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || !equality.Semantic.DeepEqual(live.Annotations, es.Annotations) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
+	if !live.DeletionTimestamp.IsZero() || !equality.Semantic.DeepEqual(live.Spec, es.Spec) || !equality.Semantic.DeepEqual(live.Annotations, es.Annotations) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
 		!times.Micro(live.Status.LastWakeTime).Equal(*o.SleepBegun) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will show why
 	}
