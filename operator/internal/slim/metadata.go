@@ -100,13 +100,18 @@ func conditions(list []metav1.Condition) []metav1.Condition {
 	list = append(make([]metav1.Condition, 0, len(list)), list...)
 	var hash maphash.Hash
 	hash.SetSeed(seed)
+	size := 0
 	for i := range list {
 		c := &list[i]
 		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
 		if len(c.Message) <= maxShared {
 			c.Message = texts.One(c.Message, c.Message)
 		}
+		size += len(c.Message)
 		maphash.WriteComparable(&hash, condition{c.Type, c.Reason, c.Message, c.Status, c.ObservedGeneration, c.LastTransitionTime.Unix()})
+	}
+	if size > maxShared {
+		return list
 	}
 	return states.One(strconv.FormatUint(hash.Sum64(), 36), list)
 }
