@@ -8,7 +8,7 @@ import (
 	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
-// callEvery is how far apart wake calls are that are made while the leader changes.
+// callEvery is how far apart wake calls are that are made while the leader changes: 18,000 an hour.
 const callEvery = 200 * time.Millisecond
 
 // handover is a change of the leader.
