@@ -1,6 +1,6 @@
-// Package resolvers asks resolver pods what they serve and which clients they have. A pod is asked one
-// question at a time, about the services of all who came since the last one: so what is asked grows with
-// those who ask, and not with the number of services.
+// Package resolvers asks resolver pods what they serve and which clients they have. A pod is asked a few
+// questions at a time. Who comes meanwhile shares the next one: so what is asked grows with those who ask, and
+// not with the number of services.
 package resolvers
 
 import (
@@ -31,6 +31,8 @@ const (
 	// up to maxRest, so that a lost node slows nothing down.
 	minRest = 2 * time.Second
 	maxRest = 10 * time.Second
+	// atOnce is how many questions a pod is asked at a time.
+	atOnce = 4
 	// maxAge is how old an answer about all services may be.
 	maxAge = 200 * time.Millisecond
 	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
@@ -87,6 +89,8 @@ type Observer struct {
 	http  *http.Client
 	port  int
 	token *tokenfile.File
+	// most is how many questions a pod is asked at a time.
+	most int
 
 	mu   sync.Mutex
 	pods map[string]*asked // by address
@@ -105,10 +109,10 @@ type asked struct {
 	// alone is set once it answered about all where it was asked about several: an older one does, and is
 	// asked about each alone.
 	alone bool
-	// next is the next question; nil: nobody has come since the last one was sent. asking is set while
-	// there is one under way.
+	// next is the next question; nil: nobody has come since the last one was sent. asking is how many are
+	// under way.
 	next   *question
-	asking bool
+	asking int
 }
 
 // question is what several who came at about the same time ask a pod.
@@ -126,10 +130,11 @@ func NewObserver(port int, token *tokenfile.File) *Observer {
 	return &Observer{
 		http: &http.Client{
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
+			Transport:     &http.Transport{MaxIdleConnsPerHost: atOnce, IdleConnTimeout: time.Minute},
 		},
 		port:  port,
 		token: token,
+		most:  atOnce,
 		pods:  map[string]*asked{},
 	}
 }
@@ -176,16 +181,16 @@ func (o *Observer) join(ctx context.Context, address string, uids []string) *que
 		return answered(p.all)
 	case p.next == nil:
 		p.next = &question{uids: map[string]struct{}{}, done: make(chan struct{})}
+		if p.asking < o.most {
+			p.asking++
+			go o.askOn(context.WithoutCancel(ctx), address, p)
+		}
 	}
 	q := p.next
 	for _, uid := range uids {
 		q.uids[uid] = struct{}{}
 	}
 	q.all = q.all || all || len(q.uids) > informerapi.MaxUIDs
-	if !p.asking {
-		p.asking = true
-		go o.askAll(context.WithoutCancel(ctx), address, p)
-	}
 	return q
 }
 
@@ -200,22 +205,24 @@ func (p *asked) silent() View {
 	return View{FirstAsked: p.first, Answered: p.answered, Err: p.failed}
 }
 
-// askAll asks a pod question after question, until nobody has any more.
-func (o *Observer) askAll(ctx context.Context, address string, p *asked) {
-	for q := o.following(p); q != nil; q = o.following(p) {
-		v, err := o.askEach(ctx, address, q.queries(p.alone))
+// askOn asks a pod question after question, until nobody has any more.
+func (o *Observer) askOn(ctx context.Context, address string, p *asked) {
+	for q, queries := o.following(p); q != nil; q, queries = o.following(p) {
+		v, err := o.askEach(ctx, address, queries)
 		q.answer = o.note(p, q, v, err)
 		close(q.done)
 	}
 }
 
-// following is a pod's next question. Nobody joins it any more.
-func (o *Observer) following(p *asked) *question {
+// following is a pod's next question, with its queries. Nobody joins it any more.
+func (o *Observer) following(p *asked) (q *question, queries []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	q := p.next
-	p.next, p.asking = nil, q != nil
-	return q
+	if q, p.next = p.next, nil; q == nil {
+		p.asking--
+		return nil, nil
+	}
+	return q, q.queries(p.alone)
 }
 
 // note remembers how a question ended, and gives its answer.
@@ -224,8 +231,10 @@ func (o *Observer) note(p *asked, q *question, v View, err error) View {
 	defer o.mu.Unlock()
 	if err != nil {
 		p.failed, p.all = err, View{}
-		p.rest = min(max(2*p.rest, minRest), maxRest)
-		p.restUntil = time.Now().Add(p.rest)
+		if now := time.Now(); !now.Before(p.restUntil) { // else others have failed together with it
+			p.rest = min(max(2*p.rest, minRest), maxRest)
+			p.restUntil = now.Add(p.rest)
+		}
 		if next := p.next; next != nil {
 			next.answer, p.next = p.silent(), nil
 			close(next.done)

@@ -213,9 +213,10 @@ func held(t *testing.T) (o *Observer, host string, p *pod, asking *sync.WaitGrou
 	t.Helper()
 	p = &pod{hold: make(chan struct{})}
 	o, host = newObserver(t, p)
+	o.most = 1
 	asking = &sync.WaitGroup{}
 	asking.Go(func() { o.View(t.Context(), host, "es-1") })
-	o.until(t, "a question is under way", func() bool { return o.pods[host] != nil && o.pods[host].asking && o.pods[host].next == nil })
+	o.until(t, "a question is under way", func() bool { return o.pods[host] != nil && o.pods[host].asking == 1 && o.pods[host].next == nil })
 	return o, host, p, asking
 }
 
@@ -231,6 +232,28 @@ func (o *Observer) until(t *testing.T, what string, is func() bool) {
 		if time.Since(began) > 10*time.Second {
 			t.Fatalf("it isn't so that %s", what)
 		}
+	}
+}
+
+// A pod that takes its time holds up no more than those that it has to.
+func TestAFewQuestionsAreUnderWayAtATime(t *testing.T) {
+	o, host, p, asking := held(t)
+	o.most = 2
+	asking.Go(func() { o.View(t.Context(), host, "es-2") })
+	o.until(t, "the second question is under way", func() bool { return o.pods[host].asking == 2 && o.pods[host].next == nil })
+	asking.Go(func() { o.View(t.Context(), host, "es-1") })
+	o.until(t, "the third one waits", func() bool { return o.pods[host].next != nil })
+	p.fails.Store(true)
+	close(p.hold)
+	asking.Wait()
+	o.until(t, "nobody asks any more", func() bool { return o.pods[host].asking == 0 })
+	if rest := o.pods[host].rest; rest != minRest {
+		t.Errorf("it is left alone for %s after two questions that failed together, want %s", rest, minRest)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.asked) != 2 {
+		t.Errorf("questions = %q, want two", p.asked)
 	}
 }
 
