@@ -148,7 +148,7 @@ func (s *services) createOne(ctx context.Context, key client.ObjectKey) error {
 		}},
 		&v1alpha1.ElasticService{ObjectMeta: own, Spec: v1alpha1.ElasticServiceSpec{
 			Service: key.Name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: key.Name},
-			Handoff: v1alpha1.HandoffNever, // by which the resolvers know who is there
+			Idle: &v1alpha1.Idle{Triggers: []v1alpha1.Trigger{{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{Port: 7000}}}},
 		}},
 	} {
 		if err := s.cluster.Client.Create(ctx, o); err != nil {
