@@ -161,19 +161,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	m := r.states.Of(req.NamespacedName, es.UID)
-	original := m.newest(r.Now(), es)
-	if !original.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(original, wellknown.ElasticServiceFinalizer) {
-		r.states.Forget(req.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-	if !controllerutil.ContainsFinalizer(original, wellknown.ElasticServiceFinalizer) {
-		original = original.DeepCopy()
-		if err := r.addFinalizer(ctx, m, original); err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
+	if !controllerutil.ContainsFinalizer(es, wellknown.ElasticServiceFinalizer) {
+		if !es.DeletionTimestamp.IsZero() {
+			r.states.Forget(req.NamespacedName)
+			return reconcile.Result{}, nil
 		}
+		return reconcile.Result{}, r.addFinalizer(ctx, es)
 	}
-	es = original.DeepCopy()
+	original, es := es, es.DeepCopy()
 	if stale, err := r.stale(ctx, es); err != nil {
 		return reconcile.Result{}, err
 	} else if stale {
@@ -186,6 +181,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 
 	// Observe, and prepare what a plan builds on.
+	m := r.states.Of(req.NamespacedName, es.UID)
 	o, err := r.observe(ctx, es, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -230,11 +226,10 @@ func (r *Reconciler) stale(ctx context.Context, es *v1alpha1.ElasticService) (bo
 	return live.ResourceVersion != es.ResourceVersion, nil
 }
 
-func (r *Reconciler) addFinalizer(ctx context.Context, m *state, es *v1alpha1.ElasticService) error {
-	if err := kit.AddFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); err != nil {
+func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticService) error {
+	if err := kit.AddFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("add the finalizer to ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
-	m.wrote(es)
 	return nil
 }
 

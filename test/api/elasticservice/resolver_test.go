@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -230,10 +229,10 @@ func (r *fakeResolver) forEach(w http.ResponseWriter, req *http.Request, answer 
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	uid, several := req.URL.Query().Get(informerapi.UIDQuery), req.URL.Query().Get(informerapi.UIDsQuery)
+	uid := req.URL.Query().Get(informerapi.UIDQuery)
 	r.fleet.mu.Lock()
 	for i := range list.Items {
-		if is := string(list.Items[i].UID); is == uid || uid == "" && (several == "" || slices.Contains(strings.Split(several, ","), is)) {
+		if uid == "" || uid == string(list.Items[i].UID) {
 			add(&list.Items[i], r.fleet.behaviours[list.Items[i].Namespace])
 		}
 	}
