@@ -15,7 +15,14 @@ const (
 	// UIDQuery is the parameter of both that narrows an answer to one
 	// ElasticService.
 	UIDQuery = "uid"
+	// UIDsQuery narrows it to several, MaxUIDs at most, with commas between them. A resolver that
+	// doesn't know it answers about all.
+	UIDsQuery = "uids"
 )
+
+// MaxUIDs bounds the ElasticServices in UIDsQuery: a request's head has 4 KiB at most, a token of 2 KiB
+// included.
+const MaxUIDs = 40
 
 // MaxWakeCount bounds WakeRequest.Count.
 const MaxWakeCount = 1_000_000

@@ -161,14 +161,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !controllerutil.ContainsFinalizer(es, wellknown.ElasticServiceFinalizer) {
-		if !es.DeletionTimestamp.IsZero() {
-			r.states.Forget(req.NamespacedName)
-			return reconcile.Result{}, nil
-		}
-		return reconcile.Result{}, r.addFinalizer(ctx, es)
+	m := r.states.Of(req.NamespacedName, es.UID)
+	original := m.newest(r.Now(), es)
+	if !original.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(original, wellknown.ElasticServiceFinalizer) {
+		r.states.Forget(req.NamespacedName)
+		return reconcile.Result{}, nil
 	}
-	original, es := es, es.DeepCopy()
+	if !controllerutil.ContainsFinalizer(original, wellknown.ElasticServiceFinalizer) {
+		original = original.DeepCopy()
+		if err := r.addFinalizer(ctx, m, original); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	es = original.DeepCopy()
 	if stale, err := r.stale(ctx, es); err != nil {
 		return reconcile.Result{}, err
 	} else if stale {
@@ -181,7 +186,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 	}
 
 	// Observe, and prepare what a plan builds on.
-	m := r.states.Of(req.NamespacedName, es.UID)
 	o, err := r.observe(ctx, es, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -226,10 +230,11 @@ func (r *Reconciler) stale(ctx context.Context, es *v1alpha1.ElasticService) (bo
 	return live.ResourceVersion != es.ResourceVersion, nil
 }
 
-func (r *Reconciler) addFinalizer(ctx context.Context, es *v1alpha1.ElasticService) error {
-	if err := kit.AddFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); client.IgnoreNotFound(err) != nil {
+func (r *Reconciler) addFinalizer(ctx context.Context, m *state, es *v1alpha1.ElasticService) error {
+	if err := kit.AddFinalizer(ctx, r.Client, es, wellknown.ElasticServiceFinalizer); err != nil {
 		return fmt.Errorf("add the finalizer to ElasticService %s: %w", client.ObjectKeyFromObject(es), err)
 	}
+	m.wrote(es)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package elasticservice
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -27,7 +30,7 @@ func raisesWorld(t *testing.T, all ...client.Object) *Reconciler {
 		t.Fatal(err)
 	}
 	r := &Reconciler{
-		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).WithIndex(&v1alpha1.ElasticService{}, index.WakeWith, func(o client.Object) []string {
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).WithStatusSubresource(&v1alpha1.ElasticService{}).WithIndex(&v1alpha1.ElasticService{}, index.WakeWith, func(o client.Object) []string {
 			return o.(*v1alpha1.ElasticService).Spec.WakeWith
 		}).Build(),
 		Raises:   raising.New(),
@@ -89,6 +92,14 @@ func TestAPassWaitsForTheEndOfAStormWhereNobodyWaitsForIt(t *testing.T) {
 	}
 }
 
+// errGoesOn ends a pass that goes on.
+var errGoesOn = errors.New("it goes on")
+
+// noBook has passes end as soon as they go on.
+type noBook struct{ Allocations }
+
+func (noBook) WaitSynced(context.Context) error { return errGoesOn }
+
 // A pass that lets raises go first comes again, takes up no worker meanwhile, and keeps its place in the
 // backlog, so that thousands in turn don't all come again and again. In turn it waits half a second.
 func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
@@ -96,6 +107,7 @@ func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asleep := func(es *v1alpha1.ElasticService) { es.Status.Phase = v1alpha1.PhaseAsleep }
 		r := raisesWorld(t, namedService("lobby", asleep), namedService("arena", asleep))
+		r.Allocations = noBook{}
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer q.ShutDown()
 		if err := r.backlog.Source().Start(t.Context(), q); err != nil {
@@ -115,10 +127,11 @@ func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
 			for {
 				asked := time.Now()
 				result, err := r.Reconcile(t.Context(), req)
-				if err != nil || !time.Now().Equal(asked) {
+				goesOn := errors.Is(err, errGoesOn)
+				if err != nil && !goesOn || !time.Now().Equal(asked) {
 					t.Fatalf("it blocked for %s, %v", time.Since(asked), err)
 				}
-				if took := time.Since(began); result.RequeueAfter == 0 {
+				if took := time.Since(began); goesOn {
 					if r.backlog.Took(req) {
 						t.Error("it keeps its place in the backlog")
 					}
@@ -141,4 +154,59 @@ func TestAPassComesAgainWhileTargetsAreScaledUp(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 	})
+}
+
+// A pass whose cache lags doesn't repeat what the one before wrote, and the first one goes on after the
+// finalizer's write.
+func TestAPassDoesntRepeatTheWriteThatTheCacheDoesntShow(t *testing.T) {
+	t.Parallel()
+	r := raisesWorld(t, namedService("lobby", func(es *v1alpha1.ElasticService) { es.UID = "uid" }))
+	r.Ports.LearnOnce(t.Context())
+	api, ok := r.Client.(client.WithWatch)
+	if !ok {
+		t.Fatal("the fake API server watches nothing")
+	}
+	lagging := &v1alpha1.ElasticService{}
+	key := types.NamespacedName{Namespace: "games", Name: "lobby"}
+	if err := api.Get(t.Context(), key, lagging); err != nil {
+		t.Fatal(err)
+	}
+	writes := 0
+	r.Client = interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+			if es, ok := o.(*v1alpha1.ElasticService); ok {
+				lagging.DeepCopyInto(es)
+				return nil
+			}
+			return errGoesOn
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	for range 3 {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); !errors.Is(err, errGoesOn) {
+			t.Fatalf("got %v, want that it reads the Service", err)
+		}
+	}
+	if writes != 1 {
+		t.Errorf("the finalizer was added %d times, want once", writes)
+	}
+
+	// The status goes the same way.
+	m := r.states.Of(key, "uid")
+	original := m.newest(r.Now(), lagging)
+	changed := original.DeepCopy()
+	changed.Status.Phase = v1alpha1.PhaseAsleep
+	if err := r.patchStatus(t.Context(), m, original, changed); err != nil {
+		t.Fatal(err)
+	}
+	if is := m.newest(r.Now(), lagging); is.Status.Phase != v1alpha1.PhaseAsleep || len(is.Finalizers) != 1 {
+		t.Errorf("the next pass goes by phase %q and the finalizers %v, want what was written", is.Status.Phase, is.Finalizers)
+	}
+	written := m.written
+	if err := r.patchStatus(t.Context(), m, changed, changed.DeepCopy()); err != nil || m.written != written {
+		t.Errorf("what changes nothing is remembered, or fails: %v", err)
+	}
 }

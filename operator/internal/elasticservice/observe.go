@@ -22,7 +22,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/report"
-	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -34,8 +33,7 @@ import (
 const endpointSliceController = "endpointslice-controller.k8s.io"
 
 // observe reads all that the planner needs. Only these are read over the network: a target's
-// scale that may have changed, the owners of pods from before a sleep, and a resolver's state
-// that is too old.
+// scale that may have changed, the owners of pods from before a sleep, and the resolvers' state.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
 	is, now, ref := spec.Of(es), r.Now(), target.Of(es)
 	o := planner.Observed{Is: is, PrivateName: endpoints.PrivateServiceName(es.Spec.Service)}
@@ -225,10 +223,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 
 // observeResolvers asks the resolver pods.
 func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	// Only a fresh answer will do just before a sleep is committed, and where only clients can
-	// show that a server listens.
-	fresh := es.Status.Phase == v1alpha1.PhaseFallingAsleep || o.Up > 0 && !o.Is.Awake && o.Scale.Replicas > 0 && o.Unproved(es)
-	pods, views, err := r.Resolvers.Views(ctx, resolvers.Wanted{UID: string(es.UID), Fresh: fresh, First: len(o.Slices) == 0})
+	pods, views, err := r.Resolvers.Views(ctx, string(es.UID))
 	if err != nil {
 		return err
 	}

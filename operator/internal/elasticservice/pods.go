@@ -79,7 +79,7 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 		return
 	}
 	s, last := &m.settling, &m.lastSleep
-	if last.began.Equal(es.Status.LastSleepTime) {
+	if m.written == nil && last.began.Equal(es.Status.LastSleepTime) {
 		last.began, last.pods = metav1.MicroTime{}, nil // the cache has it by now
 	}
 	before := slices.Concat(last.pods, es.Status.PodsBeforeSleep)

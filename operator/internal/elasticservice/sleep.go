@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/diagnosis"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
@@ -43,7 +42,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(es), live); err != nil {
 		return reconcile.Result{}, fmt.Errorf("read ElasticService %s again: %w", client.ObjectKeyFromObject(es), err)
 	}
-	if !equality.Semantic.DeepEqual(live.Spec, es.Spec) || !equality.Semantic.DeepEqual(live.Annotations, es.Annotations) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
+	if !live.DeletionTimestamp.IsZero() || !equality.Semantic.DeepEqual(live.Spec, es.Spec) || !equality.Semantic.DeepEqual(live.Annotations, es.Annotations) || live.Status.Phase != v1alpha1.PhaseFallingAsleep ||
 		!times.Micro(live.Status.LastWakeTime).Equal(*o.SleepBegun) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // the cache will show why
 	}
@@ -64,10 +63,10 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	if !r.closeAllocations(original) {
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil // an Allocation has come meanwhile
 	}
-	if _, err := patch.Status(ctx, r.Client, original, live); err != nil {
+	m := pass.state
+	if err := r.patchStatus(ctx, m, original, live); err != nil {
 		return reconcile.Result{}, err
 	}
-	m := pass.state
 	m.stayAwake()
 	m.wake.Slept(live)
 	m.lastSleep.wrote(&live.Status)

@@ -16,6 +16,8 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/wakestages"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/kit"
+	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
@@ -47,6 +49,8 @@ type state struct {
 	wake          wakestages.Wake
 	// lastWake is where the time of the last wake went, once one was measured.
 	lastWake *v1alpha1.LastWake
+	// written is the controller's last write of the object; nil once the cache shows it.
+	written *written
 	// pendingSlices are slices that were written and that the cache doesn't show yet.
 	pendingSlices endpoints.PendingSlices
 	// strangers are the names, by UID, of pods that a selector matches and that aren't the
@@ -112,6 +116,29 @@ func (m *state) follow(now time.Time, es *v1alpha1.ElasticService, o *planner.Ob
 	}
 	o.UpSince, o.NoneUpSince, o.NoneLastingSince = m.upSince, m.noneUpSince, m.noneLastingSince
 	o.UnblockedAt, o.SleepBegun = m.unblockedAt, m.sleepBegun
+}
+
+// written is an object as the API server returned it after a write, and how long the cache has lagged
+// behind that.
+type written struct {
+	es  *v1alpha1.ElasticService
+	lag pending.Lag
+}
+
+// wrote remembers an object as the API server returned it. It must not be changed any more.
+func (m *state) wrote(es *v1alpha1.ElasticService) {
+	es.ManagedFields = nil
+	m.written = &written{es: es}
+}
+
+// newest is the object as the cache has it, or as the controller's last write left it if the cache doesn't
+// have that yet: a pass by an older one would write by it, and be refused. It must not be changed.
+func (m *state) newest(now time.Time, cached *v1alpha1.ElasticService) *v1alpha1.ElasticService {
+	if w := m.written; w != nil && w.lag.Lasts(now, kit.Later(w.es, cached)) {
+		return w.es
+	}
+	m.written = nil
+	return cached
 }
 
 // stayAwake forgets that a sleep has begun.

@@ -11,6 +11,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
+	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 	"dormouse.dev/dormouse/operator/internal/test/seen"
@@ -119,5 +120,40 @@ func TestAStateIsSmall(t *testing.T) {
 	const most = 960 // bytes, one of Go's sizes of memory
 	if size := unsafe.Sizeof(state{}); size > most {
 		t.Errorf("it takes %d bytes, want %d at most", size, most)
+	}
+}
+
+// A pass whose cache lags goes by the controller's own last write: by the older object it would be refused.
+func TestAPassGoesByTheLastWriteUntilTheCacheShowsIt(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	version := func(v string) *v1alpha1.ElasticService {
+		return &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{ResourceVersion: v}}
+	}
+	var m state
+	if got := m.newest(now, version("7")).ResourceVersion; got != "7" {
+		t.Errorf("before any write it goes by %s, want 7", got)
+	}
+	for _, step := range []struct {
+		about         string
+		write, cached string
+		after         time.Duration
+		want          string
+	}{
+		{about: "the cache lags", write: "9", cached: "7", want: "9"},
+		{about: "it shows something before the write", cached: "8", want: "9"},
+		{about: "it shows the write", cached: "9", want: "9"},
+		{about: "it lags behind the next write", write: "100", cached: "9", after: time.Hour, want: "100"},
+		{about: "it shows somebody else's later write", cached: "101", after: time.Hour, want: "101"},
+		{about: "it lags again", write: "200", cached: "101", after: 2 * time.Hour, want: "200"},
+		{about: "it has never shown that, as after a restore of the API server's data", cached: "150", after: 2*time.Hour + pending.MaxLag, want: "150"},
+		{about: "the next write there", write: "160", cached: "150", after: 3 * time.Hour, want: "160"},
+	} {
+		if step.write != "" {
+			m.wrote(version(step.write))
+		}
+		if got := m.newest(now.Add(step.after), version(step.cached)).ResourceVersion; got != step.want {
+			t.Errorf("%s: it goes by %s, want %s", step.about, got, step.want)
+		}
 	}
 }

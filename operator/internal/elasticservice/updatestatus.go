@@ -57,7 +57,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	if p.plan.Phase != v1alpha1.PhaseFallingAsleep {
 		m.stayAwake()
 	}
-	if _, err := patch.Status(ctx, r.Client, p.original, es); err != nil {
+	if err := r.patchStatus(ctx, m, p.original, es); err != nil {
 		return err
 	}
 	m.target = target.Of(es)
@@ -75,13 +75,22 @@ func (r *Reconciler) writeStatus(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// patchStatus writes the status of an object that a pass has changed, and remembers what is there then.
+func (r *Reconciler) patchStatus(ctx context.Context, m *state, original, changed *v1alpha1.ElasticService) error {
+	wrote, err := patch.Status(ctx, r.Client, original, changed)
+	if wrote {
+		m.wrote(changed)
+	}
+	return err
+}
+
 // stop reports an obstacle and leaves everything else as it is.
 func (r *Reconciler) stop(ctx context.Context, p *pass, ob *obstacle.Obstacle) (reconcile.Result, error) {
 	p.found.Obstacle = ob
 	p.plan.Phase = "" // a sleep that was planned doesn't begin, so nothing is paused for it
 	r.keepAutoscaler(ctx, p)
 	status.Set(p.now, p.es, p.observed, p.found, planner.Plan{Phase: p.es.Status.Phase, Mode: p.es.Status.Mode})
-	if _, err := patch.Status(ctx, r.Client, p.original, p.es); err != nil {
+	if err := r.patchStatus(ctx, p.state, p.original, p.es); err != nil {
 		return reconcile.Result{}, err
 	}
 	p.state.stayAwake()

@@ -96,7 +96,7 @@ func (f *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		f.states.Forget(key)
 		return reconcile.Result{}, nil
 	}
-	resolvers, err := f.observeResolvers(ctx, members, have)
+	resolvers, err := f.observeResolvers(ctx, members)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -142,8 +142,12 @@ func (f *Reconciler) slicesOf(ctx context.Context, svc *corev1.Service) (have []
 }
 
 // observeResolvers asks the resolver pods of a front's ElasticServices.
-func (f *Reconciler) observeResolvers(ctx context.Context, members []v1alpha1.ElasticService, have []discoveryv1.EndpointSlice) (all []endpoints.Resolver, err error) {
-	pods, views, err := f.Resolvers.Views(ctx, resolvers.Wanted{First: len(have) == 0})
+func (f *Reconciler) observeResolvers(ctx context.Context, members []v1alpha1.ElasticService) (all []endpoints.Resolver, err error) {
+	uids := make([]string, len(members))
+	for i := range members {
+		uids[i] = string(members[i].UID)
+	}
+	pods, views, err := f.Resolvers.Views(ctx, uids...)
 	if err != nil {
 		return nil, err
 	}

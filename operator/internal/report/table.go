@@ -7,10 +7,10 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
 // lateTime is how long a report of a process that has ended may still be on its way. A process
@@ -207,18 +207,11 @@ func (t *table) Wrote(server *v1alpha1.Server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[server.UID]
-	if e == nil || e.written != nil && !later(server, e.written) {
+	if e == nil || e.written != nil && !kit.Later(server, e.written) {
 		return
 	}
 	server.ManagedFields = nil
 	e.written = server
-}
-
-// later reports whether one version of a Server is later than another; false where that can't be
-// told.
-func later(a, b *v1alpha1.Server) bool {
-	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order > 0
 }
 
 // Latest is a Server as the cache has it, or as the last write at this replica left it if the cache
@@ -230,7 +223,7 @@ func (t *table) Latest(cached *v1alpha1.Server) *v1alpha1.Server {
 	if e == nil || e.written == nil {
 		return cached
 	}
-	if !later(e.written, cached) {
+	if !kit.Later(e.written, cached) {
 		e.written = nil
 		return cached
 	}
@@ -243,7 +236,7 @@ func (t *table) WroteAfter(server *v1alpha1.Server) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[server.UID]
-	return e != nil && e.written != nil && later(e.written, server)
+	return e != nil && e.written != nil && kit.Later(e.written, server)
 }
 
 // recent is a Server's last report in the form for other replicas; ok is false where there is

@@ -1,7 +1,6 @@
-// Package resolvers asks resolver pods what they serve and which clients they have. One answer
-// about all services is shared by all who ask at about the same time, so the number of requests
-// doesn't grow with the number of services. A caller that needs the current state asks about
-// one service only.
+// Package resolvers asks resolver pods what they serve and which clients they have. A pod is asked a few
+// questions at a time. Who comes meanwhile shares the next one: so what is asked grows with those who ask, and
+// not with the number of services.
 package resolvers
 
 import (
@@ -10,14 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/singleflight"
 
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/tokenfile"
@@ -31,10 +31,10 @@ const (
 	// up to maxRest, so that a lost node slows nothing down.
 	minRest = 2 * time.Second
 	maxRest = 10 * time.Second
-	// few is how many questions about one service each a pod gets within a second at most. Who
-	// asks more gets an answer about all services, which with 10,000 of them costs both sides as
-	// much as hundreds about one.
-	few = 20
+	// atOnce is how many questions a pod is asked at a time.
+	atOnce = 4
+	// maxAge is how old an answer about all services may be.
+	maxAge = 200 * time.Millisecond
 	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
 	maxBody = 16 << 20
 )
@@ -54,11 +54,6 @@ type View struct {
 	Sessions map[string]informerapi.Sessions // by the ElasticService's UID
 	// ClockSkew must be added to the pod's times to get the operator's.
 	ClockSkew time.Duration
-
-	// rest is for how long, and restUntil until when, a pod that didn't answer
-	// is left alone.
-	rest      time.Duration
-	restUntil time.Time
 }
 
 // Route is what is kept of a pod's report about a service: with thousands of services, of each pod, no more
@@ -94,31 +89,40 @@ type Observer struct {
 	http  *http.Client
 	port  int
 	token *tokenfile.File
+	// most is how many questions a pod is asked at a time.
+	most int
 
-	flight singleflight.Group
-	mu     sync.Mutex
-	views  map[string]View  // by address
-	asking map[string]asked // by address
+	mu   sync.Mutex
+	pods map[string]*asked // by address
 }
 
-// asked is how often a pod's report about one service was wanted since a time.
+// asked is a pod that is asked.
 type asked struct {
-	since time.Time
-	times int
-	// alone is when the pod was last asked about each service alone, by the ElasticService's
-	// UID, and before is the same for the time before since.
-	alone, before map[string]time.Time
+	// first is when it was first asked, and answered when it answered last.
+	first, answered time.Time
+	// failed is why it didn't answer; nil if it did. Until restUntil it is left alone, which was for rest.
+	failed    error
+	rest      time.Duration
+	restUntil time.Time
+	// all is the last answer about all services, while somebody asks about all.
+	all View
+	// alone is set once it answered about all where it was asked about several: an older one does, and is
+	// asked about each alone.
+	alone bool
+	// next is the next question; nil: nobody has come since the last one was sent. asking is how many are
+	// under way.
+	next   *question
+	asking int
 }
 
-// period is for how long questions are counted together. No maxAge is longer.
-const period = time.Second
-
-// next begins a new period if the last one is over.
-func (a asked) next(now time.Time) asked {
-	if now.Sub(a.since) < period {
-		return a
-	}
-	return asked{since: now, alone: map[string]time.Time{}, before: a.alone}
+// question is what several who came at about the same time ask a pod.
+type question struct {
+	// uids are the services that it is about, unless all is set.
+	uids map[string]struct{}
+	all  bool
+	// done is closed once there is the answer.
+	done   chan struct{}
+	answer View
 }
 
 // NewObserver makes an Observer that asks on the given port, with a token.
@@ -126,12 +130,12 @@ func NewObserver(port int, token *tokenfile.File) *Observer {
 	return &Observer{
 		http: &http.Client{
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport:     &http.Transport{MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute},
+			Transport:     &http.Transport{MaxIdleConnsPerHost: atOnce, IdleConnTimeout: time.Minute},
 		},
-		port:   port,
-		token:  token,
-		views:  map[string]View{},
-		asking: map[string]asked{},
+		port:  port,
+		token: token,
+		most:  atOnce,
+		pods:  map[string]*asked{},
 	}
 }
 
@@ -139,159 +143,136 @@ func NewObserver(port int, token *tokenfile.File) *Observer {
 func (o *Observer) Keep(addresses map[string]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for a := range o.views {
+	for a := range o.pods {
 		if !addresses[a] {
-			delete(o.views, a)
-			delete(o.asking, a)
+			delete(o.pods, a)
 		}
 	}
 }
 
-// View returns the pod's report about all services if it isn't older than maxAge, and asks the
-// pod otherwise. A pod that is asked regularly is asked ahead of time, so that nobody waits for
-// its answer.
-func (o *Observer) View(ctx context.Context, address string, maxAge time.Duration) View {
-	called := time.Now()
-	for {
-		view := o.lastView(address)
-		fresh := !view.Asked.IsZero() && !view.Asked.Before(called.Add(-maxAge))
-		if resting := called.Before(view.restUntil); fresh || resting {
-			if !resting && view.Asked.Before(called.Add(-maxAge/2)) {
-				// The question may outlive the caller that caused it.
-				o.flight.DoChan(address, o.question(context.WithoutCancel(ctx), address))
-			}
-			return view
-		}
-		// The answer to a question that was already under way may be older than maxAge allows:
-		// ask again then.
-		_, err, _ := o.flight.Do(address, o.question(ctx, address))
-		if err != nil && ctx.Err() != nil {
-			return View{Err: ctx.Err()}
-		}
-	}
-}
-
-// ViewFor returns a pod's report that isn't older than maxAge, which is a second at most, and
-// not older than the last one about that service alone. It has one service at least, by its
-// ElasticService's UID. Where few ask, the pod is asked about that service alone.
-func (o *Observer) ViewFor(ctx context.Context, address, uid string, maxAge time.Duration) View {
-	now := time.Now()
-	view, alone, many := o.want(address, uid, now)
-	switch {
-	case view.Asked.Before(alone) && now.Sub(alone) < maxAge:
-		return o.ViewOf(ctx, address, uid)
-	case many:
-		return o.View(ctx, address, maxAge)
-	case view.Asked.Before(now.Add(-maxAge)):
-		return o.ViewOf(ctx, address, uid)
-	}
-	return view
-}
-
-// want is the last report about all services, when the pod was last asked about one alone, and
-// whether many have wanted a report lately.
-func (o *Observer) want(address, uid string, now time.Time) (last View, alone time.Time, many bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	a := o.asking[address].next(now)
-	a.times++
-	o.asking[address] = a
-	alone, ok := a.alone[uid]
-	if !ok {
-		alone = a.before[uid]
-	}
-	return o.views[address], alone, a.times > few
-}
-
-// question asks a pod about all services and remembers the result.
-func (o *Observer) question(ctx context.Context, address string) func() (any, error) {
-	return func() (any, error) {
-		v, err := o.ask(ctx, address, "")
-		if err != nil {
-			o.failed(address, v.Asked, err)
-		} else {
-			o.keep(address, v)
-		}
-		return nil, ctx.Err()
-	}
-}
-
-// ViewOf asks the pod at an address about one service, by its ElasticService's UID. The
-// question is sent after the call. A pod that is left alone is not asked.
-func (o *Observer) ViewOf(ctx context.Context, address, uid string) View {
-	view := o.lastView(address)
-	if time.Now().Before(view.restUntil) {
-		return view
-	}
-	v, err := o.ask(ctx, address, uid)
-	switch {
-	case ctx.Err() != nil:
+// View is a pod's report about some services, by their ElasticServices' UIDs; without any it says only that the
+// pod answers. The question is sent after the call. More than MaxUIDs are asked about with all others, and that
+// answer may be maxAge old. A pod that is left alone is not asked, and Err says why.
+func (o *Observer) View(ctx context.Context, address string, uids ...string) View {
+	q := o.join(ctx, address, uids)
+	select {
+	case <-q.done:
+		return q.answer
+	case <-ctx.Done():
 		return View{Err: ctx.Err()}
-	case err != nil:
-		return o.failed(address, v.Asked, err)
 	}
-	return o.answered(address, uid, v)
 }
 
-// answered remembers that a pod answered a question about one service.
-func (o *Observer) answered(address, uid string, v View) View {
+// join takes services into the pod's next question, and gives it, or one that has its answer.
+func (o *Observer) join(ctx context.Context, address string, uids []string) *question {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a := o.asking[address].next(v.Asked)
-	a.alone[uid] = v.Asked
-	o.asking[address] = a
-	all := o.views[address]
-	if all.FirstAsked.IsZero() {
-		all.FirstAsked = v.FirstAsked
+	now := time.Now()
+	p := o.pods[address]
+	if p == nil {
+		p = &asked{first: now}
+		o.pods[address] = p
 	}
-	v.FirstAsked = all.FirstAsked
-	all.Answered = v.Answered
-	if all.Err != nil {
-		// What it said of all services before is outdated.
-		all = View{FirstAsked: all.FirstAsked, Answered: all.Answered}
+	all := len(uids) > informerapi.MaxUIDs
+	switch {
+	case now.Before(p.restUntil):
+		return answered(p.silent())
+	case all && now.Sub(p.all.Asked) < maxAge:
+		return answered(p.all)
+	case p.next == nil:
+		p.next = &question{uids: map[string]struct{}{}, done: make(chan struct{})}
+		if p.asking < o.most {
+			p.asking++
+			go o.askOn(context.WithoutCancel(ctx), address, p)
+		}
 	}
-	o.views[address] = all
+	q := p.next
+	for _, uid := range uids {
+		q.uids[uid] = struct{}{}
+	}
+	q.all = q.all || all || len(q.uids) > informerapi.MaxUIDs
+	return q
+}
+
+func answered(v View) *question {
+	q := &question{done: make(chan struct{}), answer: v}
+	close(q.done)
+	return q
+}
+
+// silent is the report of a pod that doesn't answer.
+func (p *asked) silent() View {
+	return View{FirstAsked: p.first, Answered: p.answered, Err: p.failed}
+}
+
+// askOn asks a pod question after question, until nobody has any more.
+func (o *Observer) askOn(ctx context.Context, address string, p *asked) {
+	for q, queries := o.following(p); q != nil; q, queries = o.following(p) {
+		v, err := o.askEach(ctx, address, queries)
+		q.answer = o.note(p, q, v, err)
+		close(q.done)
+	}
+}
+
+// following is a pod's next question, with its queries. Nobody joins it any more.
+func (o *Observer) following(p *asked) (q *question, queries []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if q, p.next = p.next, nil; q == nil {
+		p.asking--
+		return nil, nil
+	}
+	return q, q.queries(p.alone)
+}
+
+// note remembers how a question ended, and gives its answer.
+func (o *Observer) note(p *asked, q *question, v View, err error) View {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		p.failed, p.all = err, View{}
+		if now := time.Now(); !now.Before(p.restUntil) { // else others have failed together with it
+			p.rest = min(max(2*p.rest, minRest), maxRest)
+			p.restUntil = now.Add(p.rest)
+		}
+		if next := p.next; next != nil {
+			next.answer, p.next = p.silent(), nil
+			close(next.done)
+		}
+		return p.silent()
+	}
+	p.answered, p.failed, p.rest, p.restUntil = v.Answered, nil, 0, time.Time{}
+	v.FirstAsked = p.first
+	switch {
+	case q.all:
+		p.all = v
+	case time.Since(p.all.Asked) > maxAge:
+		p.all = View{}
+	}
+	if !q.all && len(q.uids) > 1 && len(v.Routes) > len(q.uids) {
+		p.alone = true
+	}
 	return v
 }
 
-func (o *Observer) lastView(address string) View {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.views[address]
+// askEach sends the queries of a question, and gives what they are answered together.
+func (o *Observer) askEach(ctx context.Context, address string, queries []string) (View, error) {
+	all, err := o.ask(ctx, address, queries[0])
+	for _, query := range queries[1:] {
+		if err != nil {
+			break
+		}
+		var one View
+		if one, err = o.ask(ctx, address, query); err == nil {
+			maps.Copy(all.Routes, one.Routes)
+			maps.Copy(all.Sessions, one.Sessions)
+		}
+	}
+	return all, err
 }
 
-// keep remembers an answer about all services.
-func (o *Observer) keep(address string, v View) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if first := o.views[address].FirstAsked; !first.IsZero() {
-		v.FirstAsked = first
-	}
-	o.views[address] = v
-}
-
-// failed remembers that a pod did not answer, and keeps its last report.
-func (o *Observer) failed(address string, asked time.Time, err error) View {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	view := o.views[address]
-	if view.FirstAsked.IsZero() {
-		view.FirstAsked = asked
-	}
-	view.Asked, view.Err = asked, err
-	if time.Now().Before(view.restUntil) {
-		// Many ask at once about one service each, and all fail together.
-		o.views[address] = view
-		return view
-	}
-	view.rest = min(max(2*view.rest, minRest), maxRest)
-	view.restUntil = time.Now().Add(view.rest)
-	o.views[address] = view
-	return view
-}
-
-// ask asks about one service, or about all when uid is empty.
-func (o *Observer) ask(ctx context.Context, address, uid string) (View, error) {
+// ask sends a query.
+func (o *Observer) ask(ctx context.Context, address, query string) (View, error) {
 	asked := time.Now()
 	var routes informerapi.RoutesResponse
 	var sessions informerapi.SessionsResponse
@@ -299,22 +280,21 @@ func (o *Observer) ask(ctx context.Context, address, uid string) (View, error) {
 	defer cancel()
 	// Routes first: a client that came after the phase in them was seen is among the sessions,
 	// or makes a wake call.
-	err := o.get(bounded, address, informerapi.RoutesPath, uid, &routes)
+	err := o.get(bounded, address, informerapi.RoutesPath, query, &routes)
 	if err == nil {
-		err = o.get(bounded, address, informerapi.SessionsPath, uid, &sessions)
+		err = o.get(bounded, address, informerapi.SessionsPath, query, &sessions)
 	}
 	if err != nil {
-		return View{Asked: asked}, err
+		return View{}, err
 	}
 	now := time.Now()
 	v := View{
-		FirstAsked: asked,
-		Asked:      asked,
-		Answered:   now,
-		Started:    sessions.Started,
-		Routes:     make(map[string]Route, len(routes.Routes)),
-		Sessions:   make(map[string]informerapi.Sessions, len(sessions.Services)),
-		ClockSkew:  now.Sub(sessions.Now),
+		Asked:     asked,
+		Answered:  now,
+		Started:   sessions.Started,
+		Routes:    make(map[string]Route, len(routes.Routes)),
+		Sessions:  make(map[string]informerapi.Sessions, len(sessions.Services)),
+		ClockSkew: now.Sub(sessions.Now),
 	}
 	for i := range routes.Routes {
 		v.Routes[routes.Routes[i].UID] = routeOf(&routes.Routes[i])
@@ -325,11 +305,8 @@ func (o *Observer) ask(ctx context.Context, address, uid string) (View, error) {
 	return v, nil
 }
 
-func (o *Observer) get(ctx context.Context, address, path, uid string, into any) (err error) {
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path}
-	if uid != "" {
-		u.RawQuery = url.Values{informerapi.UIDQuery: {uid}}.Encode()
-	}
+func (o *Observer) get(ctx context.Context, address, path, query string, into any) (err error) {
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path, RawQuery: query}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("build the request for %s: %w", u.String(), err)
@@ -351,4 +328,27 @@ func (o *Observer) get(ctx context.Context, address, path, uid string, into any)
 		return fmt.Errorf("decode the answer of %s: %w", u.String(), err)
 	}
 	return nil
+}
+
+// nobody is no service's UID.
+const nobody = "-"
+
+// queries are the parts of a question's URLs that say which services it is about: one, or one for each service
+// alone.
+func (q *question) queries(alone bool) []string {
+	uids := slices.Sorted(maps.Keys(q.uids))
+	of := func(key string, uids ...string) string { return url.Values{key: {strings.Join(uids, ",")}}.Encode() }
+	switch {
+	case q.all:
+		return []string{""}
+	case len(uids) == 0:
+		return []string{of(informerapi.UIDQuery, nobody)}
+	case len(uids) > 1 && !alone:
+		return []string{of(informerapi.UIDsQuery, uids...)}
+	}
+	queries := make([]string, len(uids))
+	for i, uid := range uids {
+		queries[i] = of(informerapi.UIDQuery, uid)
+	}
+	return queries
 }

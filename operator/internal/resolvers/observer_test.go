@@ -3,26 +3,41 @@ package resolvers
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/tokenfile"
 )
 
-// pod is a resolver's HTTP server on loopback.
+// pod is a resolver's HTTP server on loopback, with two services.
 type pod struct {
-	asked  atomic.Int32 // for /sessions
-	all    atomic.Int32 // for /routes of all services
 	broken atomic.Bool
+	// fails is set where questions fail that are under way.
+	fails atomic.Bool
+	// old is set where it doesn't know UIDsQuery, and more where it has one more service.
+	old, more bool
+	// hold, once made, has each question wait for something in it.
+	hold chan struct{}
+
+	mu sync.Mutex
+	// asked are the questions for /routes, and sessions those for /sessions.
+	asked, sessions []string
 }
 
 func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -30,27 +45,54 @@ func (p *pod) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+	query := r.URL.Query()
+	of := func(uid string) bool {
+		return r.URL.RawQuery == "" || p.old && query.Get("uid") == "" || query.Get("uid") == uid || slices.Contains(strings.Split(query.Get("uids"), ","), uid)
+	}
 	var answer any
+	p.mu.Lock()
 	switch r.URL.Path {
 	case informerapi.RoutesPath:
-		uid := r.URL.Query().Get("uid")
-		if uid == "" {
-			p.all.Add(1)
-		}
+		p.asked = append(p.asked, r.URL.RawQuery)
 		routes := informerapi.RoutesResponse{}
-		for _, route := range []informerapi.Route{{UID: "es-1", Phase: "Asleep"}, {UID: "es-2", Phase: "Awake"}} {
-			if uid == "" || uid == route.UID {
+		there := []informerapi.Route{{UID: "es-1", Phase: "Asleep"}, {UID: "es-2", Phase: "Awake"}}
+		if p.more {
+			there = append(there, informerapi.Route{UID: "es-3"})
+		}
+		for _, route := range there {
+			if of(route.UID) {
 				routes.Routes = append(routes.Routes, route)
 			}
 		}
 		answer = routes
 	case informerapi.SessionsPath:
-		p.asked.Add(1)
-		answer = informerapi.SessionsResponse{
-			Now: time.Now().Add(-time.Hour), Services: []informerapi.Sessions{{UID: "es-1", Sessions: 3, Queued: 2}},
+		p.sessions = append(p.sessions, r.URL.RawQuery)
+		sessions := informerapi.SessionsResponse{Now: time.Now().Add(-time.Hour)}
+		if of("es-1") {
+			sessions.Services = []informerapi.Sessions{{UID: "es-1", Sessions: 3, Queued: 2}}
 		}
+		answer = sessions
+	}
+	p.mu.Unlock()
+	if p.hold != nil && r.URL.Path == informerapi.RoutesPath {
+		<-p.hold
+	}
+	if p.fails.Load() {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
 	}
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// questions are those that it got, each of which is for both.
+func (p *pod) questions(t *testing.T) []string {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Equal(p.asked, p.sessions) {
+		t.Errorf("it was asked %q for routes, and %q for sessions", p.asked, p.sessions)
+	}
+	return p.asked
 }
 
 func newObserver(t testing.TB, p http.Handler) (*Observer, string) {
@@ -73,74 +115,256 @@ func newObserver(t testing.TB, p http.Handler) (*Observer, string) {
 }
 
 func TestAViewHasWhatThePodSays(t *testing.T) {
-	o, host := newObserver(t, &pod{})
-	v := o.View(t.Context(), host, 0)
-	if v.Err != nil || v.Routes["es-1"].Phase != "Asleep" || v.Sessions["es-1"].Sessions != 3 || v.Sessions["es-1"].Queued != 2 {
-		t.Errorf("view = %+v", v)
+	p := &pod{}
+	o, host := newObserver(t, p)
+	v := o.View(t.Context(), host, "es-1")
+	if v.Err != nil || len(v.Routes) != 1 || v.Routes["es-1"].Phase != "Asleep" || v.Sessions["es-1"].Sessions != 3 || v.Sessions["es-1"].Queued != 2 {
+		t.Errorf("view = %+v, want that of es-1", v)
 	}
 	if d := (v.ClockSkew - time.Hour).Abs(); d > time.Minute {
 		t.Errorf("clock skew = %s, want about an hour", v.ClockSkew)
 	}
+	if v := o.View(t.Context(), host, "es-2"); len(v.Routes) != 1 || v.Routes["es-2"].Phase != "Awake" || len(v.Sessions) != 0 {
+		t.Errorf("view = %+v, want that of es-2, which has no client", v)
+	}
+	if diff := cmp.Diff([]string{"uid=es-1", "uid=es-2"}, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
 }
 
-func TestOneAnswerServesAllWhoAskAtAboutTheSameTime(t *testing.T) {
-	p := &pod{}
-	o, host := newObserver(t, p)
-	o.View(t.Context(), host, time.Minute)
-	var group sync.WaitGroup
-	for range 50 {
-		group.Go(func() { o.View(t.Context(), host, time.Minute) })
+// What is asked grows with those who ask, and not with the services that there are. The question that they
+// share is sent after each of them came.
+func TestWhoComesWhileAQuestionIsUnderWaySharesTheNextOne(t *testing.T) {
+	o, host, p, group := held(t)
+	joined := func(want int) func() bool {
+		return func() bool { return o.pods[host].next != nil && len(o.pods[host].next.uids) == want }
 	}
+	first := time.Now()
+	for range 25 {
+		for _, uid := range []string{"es-1", "es-2"} {
+			group.Go(func() {
+				v := o.View(t.Context(), host, uid)
+				if _, there := v.Routes[uid]; v.Err != nil || !there || v.Asked.Before(first) {
+					t.Errorf("view = %+v, want a later one than %s with %s", v, first, uid)
+				}
+			})
+		}
+	}
+	o.until(t, "both services are asked about next", joined(2))
+	last := time.Now()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v := o.View(gone, host, "es-2"); !errors.Is(v.Err, context.Canceled) {
+		t.Errorf("who is gone gets %+v, want that the context is canceled", v)
+	}
+	close(p.hold)
 	group.Wait()
-	if n := p.asked.Load(); n != 1 {
-		t.Errorf("the pod was asked %d times, want once", n)
+	if v := o.View(t.Context(), host, "es-1"); v.Asked.Before(last) {
+		t.Errorf("view = %+v, want one that is asked after the call", v)
+	}
+	questions := p.questions(t)
+	if len(questions) < 3 || questions[0] != "uid=es-1" || questions[1] != "uids=es-1%2Ces-2" {
+		t.Errorf("questions = %q, want one about es-1, and the next one about both", questions)
 	}
 }
 
-func TestAQuestionAboutOneServiceIsAskedAfterTheCallAndAboutThatAlone(t *testing.T) {
-	o, host := newObserver(t, &pod{})
-	o.View(t.Context(), host, time.Minute)
-	for i := range 5 {
-		before := time.Now()
-		v := o.ViewOf(t.Context(), host, "es-2")
-		if v.Asked.Before(before) {
-			t.Errorf("answer %d is of a question before the call", i)
-		}
-		if len(v.Routes) != 1 || v.Routes["es-2"].Phase != "Awake" {
-			t.Errorf("routes = %+v, want that of es-2 alone", v.Routes)
-		}
-	}
-	if v := o.View(t.Context(), host, time.Minute); len(v.Routes) != 2 {
-		t.Errorf("routes of all services = %+v, want two", v.Routes)
-	}
-}
-
-func TestAPodThatFailsAQuestionAboutOneServiceIsNotAskedAgainAtOnce(t *testing.T) {
+// An answer about all services is shared for a moment by those who ask about many.
+func TestWhoAsksAboutManyServicesAsksAboutAll(t *testing.T) {
 	p := &pod{}
 	o, host := newObserver(t, p)
-	p.broken.Store(true)
-	if v := o.ViewOf(t.Context(), host, "es-1"); v.Err == nil || v.FirstAsked.IsZero() {
-		t.Errorf("view = %+v, want an error, and when the pod was first asked", v)
+	var most, many []string
+	for i := range informerapi.MaxUIDs {
+		most = append(most, fmt.Sprintf("other-%d", i))
 	}
-	p.broken.Store(false)
-	if v := o.ViewOf(t.Context(), host, "es-1"); v.Err == nil || p.asked.Load() != 0 {
-		t.Error("the pod was asked again at once after it failed")
+	many = append(many, most...)
+	many = append(many, "es-1")
+	if v := o.View(t.Context(), host, most...); len(v.Routes) != 0 {
+		t.Errorf("view = %+v, want one of services that aren't there", v)
+	}
+	first := o.View(t.Context(), host, many...)
+	if len(first.Routes) != 2 {
+		t.Errorf("view = %+v, want that of all", first)
+	}
+	if v := o.View(t.Context(), host, many...); !v.Asked.Equal(first.Asked) {
+		t.Errorf("view of %s, want the one of %s: that is new enough", v.Asked, first.Asked)
+	}
+	o.pods[host].all.Asked = first.Asked.Add(-maxAge)
+	if v := o.View(t.Context(), host, many...); !v.Asked.After(first.Asked) {
+		t.Errorf("view of %s, want a new one: the last one is too old", v.Asked)
+	}
+	o.pods[host].all.Asked = first.Asked.Add(-maxAge)
+	if v := o.View(t.Context(), host, "es-1"); len(v.Routes) != 1 {
+		t.Errorf("view = %+v, want that of es-1", v)
+	}
+	if all := o.pods[host].all; all.Routes != nil {
+		t.Errorf("an answer about all that nobody may have any more is kept: %+v", all)
+	}
+	var about []int
+	for _, q := range p.questions(t) {
+		about = append(about, len(strings.FieldsFunc(q, func(r rune) bool { return r == '=' || r == '%' })))
+	}
+	if diff := cmp.Diff([]int{1 + informerapi.MaxUIDs, 0, 0, 2}, about); diff != "" {
+		t.Errorf("the questions' sizes (-want +got):\n%s", diff)
 	}
 }
 
-func TestAPodThatFailsIsNotAskedAgainAtOnceAndKeepsWhatItSaid(t *testing.T) {
+// held is a pod whose first question is under way, and who asks it.
+func held(t *testing.T) (o *Observer, host string, p *pod, asking *sync.WaitGroup) {
+	t.Helper()
+	p = &pod{hold: make(chan struct{})}
+	o, host = newObserver(t, p)
+	o.most = 1
+	asking = &sync.WaitGroup{}
+	asking.Go(func() { o.View(t.Context(), host, "es-1") })
+	o.until(t, "a question is under way", func() bool { return o.pods[host] != nil && o.pods[host].asking == 1 && o.pods[host].next == nil })
+	return o, host, p, asking
+}
+
+func (o *Observer) until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); ; runtime.Gosched() {
+		o.mu.Lock()
+		yes := is()
+		o.mu.Unlock()
+		if yes {
+			return
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("it isn't so that %s", what)
+		}
+	}
+}
+
+// A pod that takes its time holds up no more than those that it has to.
+func TestAFewQuestionsAreUnderWayAtATime(t *testing.T) {
+	o, host, p, asking := held(t)
+	o.most = 2
+	asking.Go(func() { o.View(t.Context(), host, "es-2") })
+	o.until(t, "the second question is under way", func() bool { return o.pods[host].asking == 2 && o.pods[host].next == nil })
+	asking.Go(func() { o.View(t.Context(), host, "es-1") })
+	o.until(t, "the third one waits", func() bool { return o.pods[host].next != nil })
+	p.fails.Store(true)
+	close(p.hold)
+	asking.Wait()
+	o.until(t, "nobody asks any more", func() bool { return o.pods[host].asking == 0 })
+	if rest := o.pods[host].rest; rest != minRest {
+		t.Errorf("it is left alone for %s after two questions that failed together, want %s", rest, minRest)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.asked) != 2 {
+		t.Errorf("questions = %q, want two", p.asked)
+	}
+}
+
+func TestSeveralWhoTogetherAskAboutManyAskAboutAll(t *testing.T) {
+	o, host, p, asking := held(t)
+	var many []string
+	for i := range informerapi.MaxUIDs {
+		many = append(many, fmt.Sprintf("other-%d", i))
+	}
+	asking.Go(func() { o.View(t.Context(), host, many...) })
+	o.until(t, "the first has joined", func() bool { return o.pods[host].next != nil })
+	asking.Go(func() {
+		if v := o.View(t.Context(), host, "es-2"); v.Routes["es-2"].Phase != "Awake" {
+			t.Errorf("view = %+v, want one with es-2", v)
+		}
+	})
+	o.until(t, "the second has joined", func() bool { return o.pods[host].next.all })
+	close(p.hold)
+	asking.Wait()
+	if diff := cmp.Diff([]string{"uid=es-1", ""}, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+// Who comes while a question is under way that fails gets no answer either, and the pod isn't asked.
+func TestWhoCameMeanwhileIsToldThatAPodFailed(t *testing.T) {
+	o, host, p, asking := held(t)
+	asking.Go(func() {
+		if v := o.View(t.Context(), host, "es-2"); v.Err == nil {
+			t.Errorf("view = %+v, want an error", v)
+		}
+	})
+	o.until(t, "somebody has joined", func() bool { return o.pods[host].next != nil })
+	p.fails.Store(true)
+	close(p.hold)
+	asking.Wait()
+	if rest := o.pods[host].rest; rest != minRest {
+		t.Errorf("it is left alone for %s, want %s", rest, minRest)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if diff := cmp.Diff([]string{"uid=es-1"}, p.asked); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+// An older pod doesn't know a question about several services. It is asked about each alone once that shows.
+func TestAnOlderPodIsAskedAboutEachServiceAlone(t *testing.T) {
+	p := &pod{old: true}
+	o, host := newObserver(t, p)
+	for range 2 {
+		v := o.View(t.Context(), host, "es-1", "other")
+		if v.Err != nil || v.Routes["es-1"].Phase != "Asleep" || v.Sessions["es-1"].Sessions != 3 {
+			t.Errorf("view = %+v, want one with es-1", v)
+		}
+	}
+	if v := o.View(t.Context(), host, "es-1", "es-2"); len(v.Routes) != 2 || v.Routes["es-2"].Phase != "Awake" {
+		t.Errorf("view = %+v, want that of both", v)
+	}
+	p.more = true // routes than were asked about
+	if v := o.View(t.Context(), host, "es-1", "es-2"); len(v.Routes) < 2 {
+		t.Errorf("view = %+v, want that of both", v)
+	}
+	want := []string{"uids=es-1%2Cother", "uids=es-1%2Cother", "uids=es-1%2Ces-2", "uids=es-1%2Ces-2"}
+	if v := o.View(t.Context(), host, "es-1", "es-2"); len(v.Routes) < 2 || v.Routes["es-2"].Phase != "Awake" || v.Sessions["es-1"].Sessions != 3 {
+		t.Errorf("view = %+v, want that of both", v)
+	}
+	want = append(want, "uid=es-1", "uid=es-2")
+	if diff := cmp.Diff(want, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+func TestWithoutServicesAPodIsAskedWhetherItAnswers(t *testing.T) {
 	p := &pod{}
 	o, host := newObserver(t, p)
-	good := o.View(t.Context(), host, 0)
+	if v := o.View(t.Context(), host); v.Err != nil || len(v.Routes)+len(v.Sessions) > 0 || v.Answered.IsZero() {
+		t.Errorf("view = %+v, want one of a pod that answers", v)
+	}
+	if diff := cmp.Diff([]string{"uid=-"}, p.questions(t)); diff != "" {
+		t.Errorf("questions (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodThatFailsIsNotAskedAgainAtOnce(t *testing.T) {
+	p := &pod{}
+	o, host := newObserver(t, p)
+	good := o.View(t.Context(), host, "es-1")
 	p.broken.Store(true)
-	v := o.View(t.Context(), host, 0)
-	if v.Err == nil || !v.Answered.Equal(good.Answered) || v.Sessions["es-1"].Sessions != 3 {
-		t.Errorf("view of a failing pod = %+v, want an error and what it said before", v)
+	for range 3 {
+		if v := o.View(t.Context(), host, "es-1"); v.Err == nil || !v.Answered.Equal(good.Answered) || !v.FirstAsked.Equal(good.FirstAsked) || good.Answered.IsZero() {
+			t.Errorf("view of a failing pod = %+v, want an error, and an answer at %s", v, good.Answered)
+		}
+		p.broken.Store(false) // it isn't asked
+	}
+	if n := len(p.questions(t)); n != 1 {
+		t.Errorf("the pod answered %d questions, want one", n)
+	}
+	if rest := o.pods[host].rest; rest != minRest {
+		t.Errorf("it is left alone for %s, want %s", rest, minRest)
+	}
+	o.pods[host].restUntil = time.Now()
+	p.broken.Store(true)
+	o.View(t.Context(), host, "es-1")
+	if rest := o.pods[host].rest; rest != 2*minRest {
+		t.Errorf("then it is left alone for %s, want %s", rest, 2*minRest)
 	}
 	p.broken.Store(false)
-	asked := p.asked.Load()
-	if v := o.View(t.Context(), host, 0); v.Err == nil || p.asked.Load() != asked {
-		t.Error("the pod was asked again at once after it failed")
+	o.pods[host].restUntil = time.Now()
+	if v := o.View(t.Context(), host, "es-1"); v.Err != nil || !v.FirstAsked.Equal(good.FirstAsked) || o.pods[host].rest != 0 {
+		t.Errorf("view = %+v, and it is left alone for %s; want one of a pod that answers", v, o.pods[host].rest)
 	}
 }
 
@@ -153,7 +377,7 @@ func TestASilentPodHoldsUpOneQuestionAndThenNobody(t *testing.T) {
 	o, _ := newObserver(t, &pod{})
 	o.port = silent.Addr().(*net.TCPAddr).Port
 	began := time.Now()
-	first := o.View(t.Context(), "127.0.0.1", 0)
+	first := o.View(t.Context(), "127.0.0.1", "es-1")
 	if took := time.Since(began); first.Err == nil || took >= 2*askTimeout {
 		t.Errorf("the first question took %s (%v), want an error within one timeout", took, first.Err)
 	}
@@ -162,7 +386,7 @@ func TestASilentPodHoldsUpOneQuestionAndThenNobody(t *testing.T) {
 	}
 	began = time.Now()
 	for range 100 {
-		o.View(t.Context(), "127.0.0.1", 0)
+		o.View(t.Context(), "127.0.0.1", "es-2")
 	}
 	if took := time.Since(began); took > minRest/2 {
 		t.Errorf("a hundred questions after that took %s, want none to be sent", took)
@@ -171,34 +395,58 @@ func TestASilentPodHoldsUpOneQuestionAndThenNobody(t *testing.T) {
 
 func TestPodsThatAreGoneAreForgotten(t *testing.T) {
 	o, host := newObserver(t, &pod{})
-	o.View(t.Context(), host, 0)
-	o.Keep(map[string]bool{})
-	if len(o.views) != 0 {
-		t.Errorf("%d views are kept, want none", len(o.views))
+	o.View(t.Context(), host, "es-1")
+	is := o.pods[host]
+	if o.Keep(map[string]bool{host: true}); o.pods[host] != is {
+		t.Error("one that is still there is forgotten")
+	}
+	if o.Keep(map[string]bool{}); len(o.pods) != 0 {
+		t.Errorf("%d pods are kept, want none", len(o.pods))
 	}
 }
 
-func TestWhoAsksAgainAndAgainWaitsForNoAnswer(t *testing.T) {
-	const maxAge = 2 * time.Second
-	o, host := newObserver(t, &pod{})
-	first := o.View(t.Context(), host, maxAge)
-	ctx, cancel := context.WithCancel(t.Context())
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for time.Since(first.Asked) < maxAge/2 {
-		o.View(ctx, host, maxAge)
-		<-tick.C
+func TestOfARouteIsKeptWhatIsRead(t *testing.T) {
+	since := time.Unix(1000, 0)
+	got := routeOf(&informerapi.Route{
+		UID: "es-1", Namespace: "games", Name: "lobby", Service: "lobby", Phase: "Asleep", PhaseSince: &since,
+		Ports: []informerapi.RoutePort{
+			{Name: "game", Protocol: "minecraft", Port: 10001, Listening: true}, {Name: "front", Port: 10002, Front: "games/front", Error: "it is taken"},
+		},
+	})
+	want := Route{Phase: "Asleep", PhaseSince: &since, Ports: []Port{{Port: 10001, Listening: true}, {Port: 10002, Front: true, Error: "it is taken"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	// Who was the reason for the question is gone before its answer.
-	o.View(ctx, host, maxAge)
-	cancel()
-	for !o.lastView(host).Asked.After(first.Asked) {
-		if time.Since(first.Asked) > 10*time.Second {
-			t.Fatal("the pod was not asked again")
+}
+
+// BenchmarkAView is what a report costs the operator, with 10,000 services.
+func BenchmarkAView(b *testing.B) {
+	var routes informerapi.RoutesResponse
+	for i := range 10000 {
+		routes.Routes = append(routes.Routes, informerapi.Route{
+			UID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), Namespace: "games", Name: fmt.Sprintf("lobby-%d", i), Service: fmt.Sprintf("lobby-%d", i), Phase: "Asleep", PhaseSince: new(time.Unix(int64(i), 0)),
+			Ports: []informerapi.RoutePort{{Name: "game", Protocol: "minecraft", Port: int32(10000 + i), Listening: true}},
+		})
+	}
+	o, host := newObserver(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == informerapi.SessionsPath:
+			_ = json.NewEncoder(w).Encode(informerapi.SessionsResponse{})
+		case r.URL.RawQuery != "":
+			_ = json.NewEncoder(w).Encode(informerapi.RoutesResponse{Routes: routes.Routes[:1]})
+		default:
+			_ = json.NewEncoder(w).Encode(routes)
 		}
-		<-tick.C
-	}
-	if age := o.lastView(host).Asked.Sub(first.Asked); age < maxAge/2 || age > maxAge {
-		t.Errorf("the pod was asked again after %s, want from %s to %s", age, maxAge/2, maxAge)
-	}
+	}))
+	b.Run("of all services", func(b *testing.B) {
+		for b.Loop() {
+			o.Keep(nil)
+			o.View(b.Context(), host)
+		}
+	})
+	b.Run("of one service", func(b *testing.B) {
+		for b.Loop() {
+			o.View(b.Context(), host, routes.Routes[0].UID)
+		}
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,19 +26,9 @@ type Pods struct {
 	Selector  labels.Selector
 }
 
-// maxAge is how old a report may be, and maxFirstAge where a service waits for its first slices.
-const maxAge, maxFirstAge = time.Second, 100 * time.Millisecond
-
-// Wanted is which report is wanted of each pod.
-type Wanted struct {
-	// UID is of the only ElasticService that matters; empty: several do.
-	UID string
-	// Fresh is set where the pod is to be asked now, about the one, and First where there are no slices yet.
-	Fresh, First bool
-}
-
-// Views are the pods that can be asked, and what they report. Other pods are forgotten.
-func (p Pods) Views(ctx context.Context, w Wanted) ([]corev1.Pod, []View, error) {
+// Views are the pods that can be asked, and what they report of some ElasticServices, by their UIDs. Other
+// pods are forgotten.
+func (p Pods) Views(ctx context.Context, uids ...string) ([]corev1.Pod, []View, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}); err != nil {
 		return nil, nil, fmt.Errorf("list resolver pods: %w", err)
@@ -52,24 +41,11 @@ func (p Pods) Views(ctx context.Context, w Wanted) ([]corev1.Pod, []View, error)
 		addresses[running[i].Status.PodIP] = true
 	}
 	p.Observer.Keep(addresses)
-	age := maxAge
-	if w.First {
-		age = maxFirstAge
-	}
 	// All are asked at once.
 	views := make([]View, len(running))
 	var asked sync.WaitGroup
 	for i := range running {
-		asked.Go(func() {
-			switch address := running[i].Status.PodIP; {
-			case w.UID == "":
-				views[i] = p.Observer.View(ctx, address, age)
-			case w.Fresh:
-				views[i] = p.Observer.ViewOf(ctx, address, w.UID)
-			default:
-				views[i] = p.Observer.ViewFor(ctx, address, w.UID, age)
-			}
-		})
+		asked.Go(func() { views[i] = p.Observer.View(ctx, running[i].Status.PodIP, uids...) })
 	}
 	asked.Wait()
 	return running, views, nil

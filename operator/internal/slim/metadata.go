@@ -91,18 +91,34 @@ func finalizers(of []string) []string {
 	return lists.One(strings.Join(of, ","), of)
 }
 
-// conditions are the same with words that are shared, and with no room for more.
+// conditions are equal ones that another object has, with words that are shared: what was made within one
+// second, and has been left alone since, has the same.
 func conditions(list []metav1.Condition) []metav1.Condition {
 	if len(list) == 0 {
 		return list
 	}
 	list = append(make([]metav1.Condition, 0, len(list)), list...)
+	var hash maphash.Hash
+	hash.SetSeed(seed)
+	size := 0
 	for i := range list {
 		c := &list[i]
 		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
 		if len(c.Message) <= maxShared {
 			c.Message = texts.One(c.Message, c.Message)
 		}
+		size += len(c.Message)
+		maphash.WriteComparable(&hash, condition{c.Type, c.Reason, c.Message, c.Status, c.ObservedGeneration, c.LastTransitionTime.Unix()})
 	}
-	return list
+	if size > maxShared {
+		return list
+	}
+	return states.One(strconv.FormatUint(hash.Sum64(), 36), list)
+}
+
+// condition is what distinguishes a condition.
+type condition struct {
+	kind, reason, message string
+	status                metav1.ConditionStatus
+	generation, at        int64
 }

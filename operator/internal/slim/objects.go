@@ -29,6 +29,8 @@ var (
 	texts      Pool[string]
 	families   Pool[[]corev1.IPFamily]
 	requests   Pool[*v1alpha1.AsleepRequests]
+	// Those that were made at one time come in the order of their names after a restart.
+	states = Pool[[]metav1.Condition]{keeps: 2048}
 
 	names           Pool[*string]
 	protocols       Pool[*corev1.Protocol]

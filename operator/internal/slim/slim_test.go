@@ -98,7 +98,10 @@ func TestElasticServicesShareWhatIsEqual(t *testing.T) {
 				Service: name, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
 				SleepAfter: &metav1.Duration{Duration: 1 + more},
 			},
-			Status: v1alpha1.ElasticServiceStatus{AsleepRequests: &v1alpha1.AsleepRequests{Replicas: 1, CPU: resource.MustParse("100m"), Memory: resource.MustParse("64Mi")}},
+			Status: v1alpha1.ElasticServiceStatus{
+				AsleepRequests: &v1alpha1.AsleepRequests{Replicas: 1, CPU: resource.MustParse("100m"), Memory: resource.MustParse("64Mi")},
+				Conditions:     []metav1.Condition{{Type: "Ready", Status: "True", Reason: "OK", LastTransitionTime: metav1.Unix(1e9, 0)}, {Type: "ServerUp", Message: "It sleeps."}},
+			},
 		}
 	}
 	first, second := slimmed(t, ElasticService, one("lobby", 0)), slimmed(t, ElasticService, one("arena", 0))
@@ -107,6 +110,18 @@ func TestElasticServicesShareWhatIsEqual(t *testing.T) {
 	}
 	if first.Status.AsleepRequests != second.Status.AsleepRequests {
 		t.Error("each has requests of its own")
+	}
+	if &first.Status.Conditions[0] != &second.Status.Conditions[0] {
+		t.Error("each has conditions of its own")
+	}
+	later := one("later", 0)
+	later.Status.Conditions[0].LastTransitionTime = metav1.Unix(1e9+1, 0)
+	slimmed(t, ElasticService, later)
+	wordy := one("wordy", 0)
+	wordy.Status.Conditions[1].Message = strings.Repeat("x", maxShared+1)
+	before := len(states.values)
+	if slimmed(t, ElasticService, wordy); len(states.values) != before {
+		t.Error("a long list of conditions is kept")
 	}
 	large := one("large", 0)
 	large.Status.AsleepRequests.CPU = resource.MustParse("100.5m")

@@ -5,6 +5,7 @@ package control
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -24,16 +25,16 @@ type Verifier interface {
 
 // DataPlane is what the answers come from.
 type DataPlane interface {
-	Routes(uid string) informerapi.RoutesResponse
-	Sessions(uid string) informerapi.SessionsResponse
+	Routes(uids ...string) informerapi.RoutesResponse
+	Sessions(uids ...string) informerapi.SessionsResponse
 }
 
 // Register registers the endpoints with a server. Account is the operator's service account as
 // namespace/name.
 func Register(server *httpserver.Server, plane DataPlane, verifier Verifier, account string) {
 	g := guard{verifier: verifier, account: account}
-	server.Handle(fasthttp.MethodGet, informerapi.RoutesPath, g.wrap(func(uid string) any { return plane.Routes(uid) }))
-	server.Handle(fasthttp.MethodGet, informerapi.SessionsPath, g.wrap(func(uid string) any { return plane.Sessions(uid) }))
+	server.Handle(fasthttp.MethodGet, informerapi.RoutesPath, g.wrap(func(uids []string) any { return plane.Routes(uids...) }))
+	server.Handle(fasthttp.MethodGet, informerapi.SessionsPath, g.wrap(func(uids []string) any { return plane.Sessions(uids...) }))
 }
 
 type guard struct {
@@ -42,7 +43,7 @@ type guard struct {
 }
 
 // wrap answers callers that are authorized.
-func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
+func (g guard) wrap(answer func(uids []string) any) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		token, err := serviceauth.BearerToken(ctx.Request.Header.Peek(fasthttp.HeaderAuthorization))
 		if err != nil {
@@ -63,7 +64,18 @@ func (g guard) wrap(answer func(uid string) any) fasthttp.RequestHandler {
 		case identity.Account() != g.account:
 			httpserver.Error(&ctx.Response, fasthttp.StatusForbidden, "only the operator's service account may ask this")
 		default:
-			httpserver.JSON(&ctx.Response, fasthttp.StatusOK, answer(string(ctx.QueryArgs().Peek(informerapi.UIDQuery))))
+			httpserver.JSON(&ctx.Response, fasthttp.StatusOK, answer(uidsOf(ctx.QueryArgs())))
 		}
 	}
+}
+
+// uidsOf are the ElasticServices that a question is about; none: it is about all.
+func uidsOf(query *fasthttp.Args) (uids []string) {
+	if uid := query.Peek(informerapi.UIDQuery); len(uid) > 0 {
+		return []string{string(uid)}
+	}
+	if several := query.Peek(informerapi.UIDsQuery); len(several) > 0 {
+		return strings.Split(string(several), ",")
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -27,12 +28,12 @@ func (v verifier) Verify(_ context.Context, token string) (serviceauth.Identity,
 
 type plane struct{}
 
-func (plane) Routes(uid string) informerapi.RoutesResponse {
-	return informerapi.RoutesResponse{Routes: []informerapi.Route{{UID: "asked for " + uid, Ports: []informerapi.RoutePort{}}}}
+func (plane) Routes(uids ...string) informerapi.RoutesResponse {
+	return informerapi.RoutesResponse{Routes: []informerapi.Route{{UID: fmt.Sprintf("asked for %q", uids), Ports: []informerapi.RoutePort{}}}}
 }
 
-func (plane) Sessions(uid string) informerapi.SessionsResponse {
-	return informerapi.SessionsResponse{Services: []informerapi.Sessions{{UID: "asked for " + uid}}}
+func (plane) Sessions(uids ...string) informerapi.SessionsResponse {
+	return informerapi.SessionsResponse{Services: []informerapi.Sessions{{UID: fmt.Sprintf("asked for %q", uids)}}}
 }
 
 func TestOnlyTheOperatorMayAsk(t *testing.T) {
@@ -52,13 +53,17 @@ func TestOnlyTheOperatorMayAsk(t *testing.T) {
 		<-done
 	}()
 
-	routes := `{"routes":[{"uid":"asked for u-1","namespace":"","name":"","service":"","phase":"","ports":[]}]}`
+	routes := func(of string) string {
+		return `{"routes":[{"uid":"asked for ` + of + `","namespace":"","name":"","service":"","phase":"","ports":[]}]}`
+	}
 	cases := map[string]struct {
 		path, token string
 		wantStatus  int
 		wantBody    string
 	}{
-		"the operator asks for routes":   {"/routes?uid=u-1", "Bearer operator", 200, routes},
+		"the operator asks for routes":   {"/routes?uid=u-1", "Bearer operator", 200, routes(`[\"u-1\"]`)},
+		"it asks for those of several":   {"/routes?uids=u-1,u-2", "Bearer operator", 200, routes(`[\"u-1\" \"u-2\"]`)},
+		"it asks for those of all":       {"/routes", "Bearer operator", 200, routes("[]")},
 		"no token":                       {"/routes", "", 401, `{"error":"send the operator's service account token as a bearer token"}`},
 		"a bad token":                    {"/sessions", "Bearer forged", 401, `{"error":"the token's signature is wrong"}`},
 		"another account":                {"/sessions", "Bearer game", 403, `{"error":"only the operator's service account may ask this"}`},

@@ -191,7 +191,7 @@ func (r *rig) serve(name string, network route.Network, more ...func(*route.Port
 		m(&p)
 	}
 	r.change(func(rt *route.Route) { rt.Ports = append(rt.Ports, p) })
-	for _, d := range r.server.Routes("").Routes[0].Ports {
+	for _, d := range r.server.Routes().Routes[0].Ports {
 		if !d.Listening {
 			r.t.Fatalf("port %s does not listen: %s", d.Name, d.Error)
 		}
@@ -213,7 +213,7 @@ func (r *rig) backend(address string, serving bool) {
 func (r *rig) phase(p v1alpha1.Phase) { r.change(func(rt *route.Route) { rt.Phase = p }) }
 
 func (r *rig) sessions() informerapi.Sessions {
-	for _, s := range r.server.Sessions("").Services {
+	for _, s := range r.server.Sessions().Services {
 		if s.UID == string(r.route.UID) {
 			return s
 		}

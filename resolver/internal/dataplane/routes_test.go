@@ -32,7 +32,7 @@ func TestARemovedRouteRefusesWhoIsHeldAndLeavesWhoIsRelayed(t *testing.T) {
 	}
 	write(t, relayed, "b")
 	expect(t, relayed, "b")
-	if got := len(r.server.Sessions("").Services); got != 0 {
+	if got := len(r.server.Sessions().Services); got != 0 {
 		t.Errorf("%d services in /sessions, want none", got)
 	}
 	if got := r.server.Clients(); got != 1 {
@@ -55,13 +55,13 @@ func TestAPortThatCannotBeOpenedIsToldAndTriedAgain(t *testing.T) {
 	r.change(func(rt *route.Route) {
 		rt.Ports = []route.Port{{Name: "game", Network: route.TCP, Protocol: v1alpha1.ProtocolTCP, ResolverPort: number}}
 	})
-	p := r.server.Routes("").Routes[0].Ports[0]
+	p := r.server.Routes().Routes[0].Ports[0]
 	if p.Listening || !strings.Contains(p.Error, "in use") {
 		t.Errorf("a port that is taken shows as %+v", p)
 	}
 	_ = occupied.Close()
-	r.eventually("the port is open", func() bool { return r.server.Routes("").Routes[0].Ports[0].Listening })
-	if p := r.server.Routes("").Routes[0].Ports[0]; p.Error != "" {
+	r.eventually("the port is open", func() bool { return r.server.Routes().Routes[0].Ports[0].Listening })
+	if p := r.server.Routes().Routes[0].Ports[0]; p.Error != "" {
 		t.Errorf("a port that is open has the error %q", p.Error)
 	}
 }
@@ -69,7 +69,7 @@ func TestAPortThatCannotBeOpenedIsToldAndTriedAgain(t *testing.T) {
 func TestSessionsTellWhoIsCarried(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP)
-	if got := r.server.Sessions("").Services; len(got) != 0 {
+	if got := r.server.Sessions().Services; len(got) != 0 {
 		t.Errorf("a service without clients is listed: %+v", got)
 	}
 	c := dialTCP(t, address)
@@ -98,8 +98,14 @@ func TestSessionsTellWhoIsCarried(t *testing.T) {
 		t.Errorf("the last client left at %s and was there at %s", ended, first)
 	}
 	r.never("lastActive moves without a client", 20*time.Millisecond, func() bool { return !r.sessions().LastActive.Equal(ended) })
-	if got := r.server.Sessions("another-uid").Services; len(got) != 0 {
-		t.Errorf("asked for another uid: %+v", got)
+	uid := string(r.route.UID)
+	for _, asked := range []struct {
+		uids []string
+		want int
+	}{{[]string{"another-uid"}, 0}, {[]string{"another-uid", uid}, 1}, {[]string{uid}, 1}, {nil, 1}} {
+		if sessions, routes := r.server.Sessions(asked.uids...).Services, r.server.Routes(asked.uids...).Routes; len(sessions) != asked.want || len(routes) != asked.want {
+			t.Errorf("asked for %q it tells of %+v and %+v, want %d of each", asked.uids, sessions, routes, asked.want)
+		}
 	}
 }
 

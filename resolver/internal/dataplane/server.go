@@ -197,12 +197,12 @@ func (s *Server) Close() {
 	s.Running.Wait()
 }
 
-// Routes describes the routes that are served: all, or the one with the uid.
-func (s *Server) Routes(uid string) informerapi.RoutesResponse {
+// Routes describes the routes that are served: all, or those with the uids.
+func (s *Server) Routes(uids ...string) informerapi.RoutesResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := informerapi.RoutesResponse{Routes: []informerapi.Route{}}
-	for _, sv := range s.some(uid) {
+	for _, sv := range s.some(uids) {
 		out.Routes = append(out.Routes, s.describe(sv))
 	}
 	slices.SortFunc(out.Routes, func(a, b informerapi.Route) int {
@@ -211,13 +211,13 @@ func (s *Server) Routes(uid string) informerapi.RoutesResponse {
 	return out
 }
 
-// Sessions describes the clients: of all services, or of the one with the uid.
-func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
+// Sessions describes the clients: of all services, or of those with the uids.
+func (s *Server) Sessions(uids ...string) informerapi.SessionsResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	out := informerapi.SessionsResponse{Started: s.started, Now: now, Services: []informerapi.Sessions{}}
-	for _, sv := range s.some(uid) {
+	for _, sv := range s.some(uids) {
 		if sessions, ever := sv.Summary(now); ever {
 			out.Services = append(out.Services, sessions)
 		}
@@ -226,13 +226,16 @@ func (s *Server) Sessions(uid string) informerapi.SessionsResponse {
 	return out
 }
 
-// some is all services, or the one with the uid.
-func (s *Server) some(uid string) map[types.UID]*served {
-	if uid == "" {
+// some is all services, or those with the uids.
+func (s *Server) some(uids []string) map[types.UID]*served {
+	if len(uids) == 0 {
 		return s.services
 	}
-	if sv := s.services[types.UID(uid)]; sv != nil {
-		return map[types.UID]*served{types.UID(uid): sv}
+	some := make(map[types.UID]*served, len(uids))
+	for _, uid := range uids {
+		if sv := s.services[types.UID(uid)]; sv != nil {
+			some[types.UID(uid)] = sv
+		}
 	}
-	return nil
+	return some
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,10 +230,10 @@ func (r *fakeResolver) forEach(w http.ResponseWriter, req *http.Request, answer 
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	uid := req.URL.Query().Get(informerapi.UIDQuery)
+	uid, several := req.URL.Query().Get(informerapi.UIDQuery), req.URL.Query().Get(informerapi.UIDsQuery)
 	r.fleet.mu.Lock()
 	for i := range list.Items {
-		if uid == "" || uid == string(list.Items[i].UID) {
+		if is := string(list.Items[i].UID); is == uid || uid == "" && (several == "" || slices.Contains(strings.Split(several, ","), is)) {
 			add(&list.Items[i], r.fleet.behaviours[list.Items[i].Namespace])
 		}
 	}

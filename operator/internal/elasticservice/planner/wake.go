@@ -55,18 +55,18 @@ func (d *decision) decideGivingUp() {
 // Kubernetes reports it as ready: its port may be closed to resolvers only, or be another one.
 const trustedAfter = diagnosis.Patience
 
-// Unproved reports whether only clients can show that a server listens, where they get there by
-// the slices of Dormouse.
-func (o *Observed) Unproved(es *v1alpha1.ElasticService) bool {
-	return o.Service != nil && len(o.Service.Spec.Selector) == 0 && o.Scale.Readiness == v1alpha1.PodReadinessConnect &&
-		o.Is.Handoff == v1alpha1.HandoffDirect &&
-		slices.ContainsFunc(es.Status.Ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() == corev1.ProtocolTCP })
-}
-
 // takesNobodyYet reports whether none of the clients has got through that wait for servers, which are
 // up according to Kubernetes.
 func (d *decision) takesNobodyYet() bool {
-	return d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.o.Unproved(d.es)
+	return d.clients.sessions == 0 && d.now.Sub(d.o.UpSince) < trustedAfter && d.unproved()
+}
+
+// unproved reports whether only clients can show that a server listens, where they get there by
+// the slices of Dormouse.
+func (d *decision) unproved() bool {
+	return d.o.Service != nil && len(d.o.Service.Spec.Selector) == 0 && d.o.Scale.Readiness == v1alpha1.PodReadinessConnect &&
+		d.o.Is.Handoff == v1alpha1.HandoffDirect &&
+		slices.ContainsFunc(d.es.Status.Ports, func(p v1alpha1.PortStatus) bool { return p.Protocol.Transport() == corev1.ProtocolTCP })
 }
 
 // untilAskedAgain is when to ask the resolvers again about a server that has been up for a

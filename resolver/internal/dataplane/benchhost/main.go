@@ -77,7 +77,7 @@ func (c change) apply(plane *dataplane.Server) error {
 	for i := range c.Count {
 		plane.Update(c.route(c.Port + i))
 	}
-	for _, served := range plane.Routes("").Routes {
+	for _, served := range plane.Routes().Routes {
 		if port := served.Ports[0]; !port.Listening {
 			return fmt.Errorf("open port %d: %s", port.Port, port.Error)
 		}
