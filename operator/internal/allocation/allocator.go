@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -79,8 +78,9 @@ type Allocator struct {
 	leads  chan struct{}
 	synced []toolscache.ResourceEventHandlerRegistration
 
+	servers, services passes
+
 	mu     sync.Mutex
-	passes workqueue.TypedRateLimitingInterface[reconcile.Request]
 	waking map[types.NamespacedName]time.Time
 	// under has the services whose wake is under way.
 	under map[types.NamespacedName]bool
@@ -99,7 +99,7 @@ func New(ctx context.Context, o Options) (*Allocator, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minRetry, maxRetry),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Name: "allocation"}),
 	}
-	a.book = book.New(o.Now, book.Hooks{Decided: a.queue.Add, Held: a.pass, Wakes: a.look})
+	a.book = book.New(o.Now, book.Hooks{Decided: a.queue.Add, Held: a.servers.add, Unused: a.services.add, Wakes: a.look})
 	return a, a.watch(ctx)
 }
 
@@ -309,24 +309,11 @@ func (a *Allocator) end(service types.NamespacedName) {
 	delete(a.under, service)
 }
 
-// Source gives the Allocator the queue of the Servers' controller, which has a pass of each Server
-// that is held or let go.
-func (a *Allocator) Source() source.Source {
-	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.passes = q
-		return nil
-	})
-}
+// Servers asks the Servers' controller for a pass of each Server that is held or let go.
+func (a *Allocator) Servers() source.Source { return a.servers.source() }
 
-func (a *Allocator) pass(server types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.passes != nil {
-		a.passes.Add(reconcile.Request{NamespacedName: server})
-	}
-}
+// Services asks the ElasticServices' controller for a pass of each whose target no Allocation uses any more.
+func (a *Allocator) Services() source.Source { return a.services.source() }
 
 // WaitSynced waits until it is known which Servers Allocations have.
 func (a *Allocator) WaitSynced(ctx context.Context) error {

@@ -8,7 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
@@ -125,6 +128,8 @@ func full(s *v1alpha1.Server) bool {
 type Allocations interface {
 	// WaitSynced waits until it knows.
 	WaitSynced(ctx context.Context) error
+	// Services asks for a pass of each ElasticService whose target they use no more.
+	Services() source.Source
 	// HolderOf is who has a Server.
 	HolderOf(server client.Object) book.Holder
 	// UseOf is how a target is used.
@@ -140,6 +145,14 @@ func (r *Reconciler) allocated(es *v1alpha1.ElasticService) book.Use {
 		return book.Use{}
 	}
 	return r.Allocations.UseOf(es.Namespace, es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
+}
+
+// allocationChanges asks for passes of services whose targets Allocations use no more.
+func (r *Reconciler) allocationChanges() source.Source {
+	if r.Allocations != nil {
+		return r.Allocations.Services()
+	}
+	return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error { return nil })
 }
 
 // closeAllocations has no Allocation get one of the target's Servers any more, because that is put to

@@ -57,6 +57,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		})).
 		WatchesRawSource(r.backlog.Source()).
 		WatchesRawSource(r.firsts.Source()).
+		WatchesRawSource(r.allocationChanges()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: r.passes.Limiter()}).
 		// Wakes are stamped into the status, and neither those nor finalizers change the
 		// generation.

@@ -290,6 +290,6 @@ type Allocations interface {
 	WaitSynced(ctx context.Context) error
 	// HolderOf is who has a Server.
 	HolderOf(server client.Object) book.Holder
-	// Source asks for passes of Servers that are held, or let go.
-	Source() source.Source
+	// Servers asks for passes of Servers that are held, or let go.
+	Servers() source.Source
 }

@@ -192,7 +192,7 @@ func nodeChanged() predicate.Predicate {
 // allocationChanges asks for passes of Servers that Allocations have or let go.
 func (r *Reconciler) allocationChanges() source.Source {
 	if r.Allocations != nil {
-		return r.Allocations.Source()
+		return r.Allocations.Servers()
 	}
 	return source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error { return nil })
 }

@@ -35,6 +35,8 @@ type Hooks struct {
 	Decided func(types.NamespacedName)
 	// Held is called for a Server that is held since just now, by what was written, or isn't any more.
 	Held func(types.NamespacedName)
+	// Unused is called for an ElasticService whose target no Allocation uses any more.
+	Unused func(types.NamespacedName)
 	// Wakes is called when Wakes has something, or Tick is to be called earlier.
 	Wakes func()
 }
@@ -118,10 +120,10 @@ func (b *Book) SetServer(o *v1alpha1.Server) {
 	defer b.mu.Unlock()
 	s := b.space(o.Namespace)
 	srv := s.server(o.Name)
-	s.disown(srv)
+	before := s.disown(srv)
 	srv.see(o)
 	s.own(srv)
-	b.changed(s, srv)
+	b.changed(s, srv, before)
 }
 
 // DeleteServer takes in that a Server is gone.
@@ -133,13 +135,19 @@ func (b *Book) DeleteServer(o *v1alpha1.Server) {
 	if srv == nil || srv.object == nil || srv.object.UID != o.UID {
 		return
 	}
-	s.disown(srv)
+	before := s.disown(srv)
 	srv.object, srv.podUID, srv.withdrawn = nil, "", false
-	b.changed(s, srv)
+	b.changed(s, srv, before)
 }
 
-// changed looks what follows from a Server's change: for those that have it, and those that wait.
-func (b *Book) changed(s *space, srv *server) {
+// changed looks what follows from a Server's change: for those that have it, those that wait, and what it
+// belonged to before.
+func (b *Book) changed(s *space, srv *server, before []string) {
+	if len(srv.holds) > 0 {
+		for _, owner := range before {
+			b.unused(s, owner)
+		}
+	}
 	for e := range srv.holds {
 		b.check(s, e)
 	}
@@ -165,7 +173,7 @@ func (s *space) server(name string) *server {
 	return srv
 }
 
-// own has a Server count for what it belongs to; disown ends that.
+// own has a Server count for what it belongs to; disown ends that, and gives what it was.
 func (s *space) own(srv *server) {
 	for i, owner := range srv.owners {
 		if i > 0 { // the first is itself
@@ -180,8 +188,8 @@ func (s *space) own(srv *server) {
 	}
 }
 
-func (s *space) disown(srv *server) {
-	owners := srv.owners
+func (s *space) disown(srv *server) (owners []string) {
+	owners = srv.owners
 	srv.owners = nil
 	for _, owner := range owners {
 		delete(s.owned[owner], srv)
@@ -193,6 +201,7 @@ func (s *space) disown(srv *server) {
 			s.tidy(owner)
 		}
 	}
+	return owners
 }
 
 // members are the Servers that belong to a target, which may be a Server itself.

@@ -332,6 +332,41 @@ func TestASleepingTargetIsWokenAndGivesNothing(t *testing.T) {
 	}
 }
 
+// Nothing else need change when the last one goes: the Servers' status says the same as before.
+func TestAServiceHearsThatItsTargetIsUsedNoMore(t *testing.T) {
+	w := newWorld(t)
+	es := w.service(v1alpha1.PhaseAwake)
+	heard := func(when string, want int) {
+		t.Helper()
+		if got := w.unused[es.Name]; got != want {
+			t.Errorf("%s: it has heard of it %d times, want %d", when, got, want)
+		}
+		w.unused[es.Name] = 0
+	}
+	w.ask("a", waits(time.Minute), places(1))
+	w.ask("b", waits(time.Minute), places(1))
+	w.want("a", "waits")
+	w.server("one")
+	w.want("a", "on one")
+	w.want("b", "on one")
+	w.delete("b")
+	heard("while it is used", 0)
+	w.delete("a")
+	heard("once the last one is gone", 1)
+
+	w.ask("c", waits(time.Minute), places(100))
+	w.want("c", "waits")
+	w.delete("c")
+	heard("once the last one has given up", 1)
+
+	w.ask("d")
+	w.want("d", "on one")
+	w.server("one")
+	heard("when a Server that is held changes", 0)
+	w.deleteServer("one")
+	heard("once the last one has lost its Server", 1)
+}
+
 func TestATargetInUseIsNotClosed(t *testing.T) {
 	w := newWorld(t)
 	es := w.service(v1alpha1.PhaseFallingAsleep)

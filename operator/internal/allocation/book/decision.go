@@ -100,8 +100,8 @@ func refusalOf(e *entry) string {
 }
 
 func (b *Book) give(s *space, e *entry, srv *server) {
-	b.unwait(s, e)
 	b.hold(s, e, srv)
+	b.unwait(s, e)
 	d := Decision{State: v1alpha1.AllocationAllocated, Reason: reasons.OK}
 	srv.given(&d.given)
 	d.Message = fmt.Sprintf("It has Server %s.", srv.name)

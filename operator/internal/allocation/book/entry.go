@@ -192,6 +192,7 @@ func (b *Book) unwait(s *space, e *entry) {
 	t := s.target(e.need.target)
 	t.pending--
 	t.lastUsed = b.now()
+	b.unused(s, e.need.target)
 	s.tidy(e.need.target)
 }
 
@@ -242,5 +243,8 @@ func (b *Book) release(s *space, e *entry) {
 	b.hooks.Held(types.NamespacedName{Namespace: s.name, Name: srv.name})
 	s.place(srv)
 	b.serve(s, srv)
+	for _, owner := range srv.owners {
+		b.unused(s, owner)
+	}
 	b.forget(s, srv)
 }

@@ -156,6 +156,17 @@ func (b *Book) UseOf(namespace, kind, name string) (u Use) {
 	return u
 }
 
+// unused tells of a target that is used no more.
+func (b *Book) unused(s *space, key string) {
+	t := s.targets[key]
+	if t == nil || t.held > 0 || t.pending > 0 {
+		return
+	}
+	for name := range t.services {
+		b.hooks.Unused(types.NamespacedName{Namespace: s.name, Name: name})
+	}
+}
+
 // Close asks for a target that is about to be put to sleep, with the resourceVersion of its
 // ElasticService. None of its Servers is given any more until the cache shows a later one, unless it is
 // used: then the answer is false.

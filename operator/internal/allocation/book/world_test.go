@@ -25,6 +25,8 @@ type world struct {
 	version int
 	decided map[types.NamespacedName]bool
 	held    map[string]int
+	// unused is how often each ElasticService's target was said to be used no more.
+	unused map[string]int
 	// stored are the Allocations, and servers the Servers, as the API server has them.
 	stored  map[string]*v1alpha1.Allocation
 	servers map[string]*v1alpha1.Server
@@ -32,7 +34,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	w := &world{
-		t: t, now: time.Unix(1000000, 0), version: 1, decided: map[types.NamespacedName]bool{}, held: map[string]int{},
+		t: t, now: time.Unix(1000000, 0), version: 1, decided: map[types.NamespacedName]bool{}, held: map[string]int{}, unused: map[string]int{},
 		stored: map[string]*v1alpha1.Allocation{}, servers: map[string]*v1alpha1.Server{},
 	}
 	w.restart()
@@ -45,6 +47,7 @@ func (w *world) restart() {
 	w.Book = book.New(func() time.Time { return w.now }, book.Hooks{
 		Decided: func(key types.NamespacedName) { w.decided[key] = true },
 		Held:    func(key types.NamespacedName) { w.held[key.Name]++ },
+		Unused:  func(key types.NamespacedName) { w.unused[key.Name]++ },
 		Wakes:   func() {},
 	})
 	for _, a := range w.stored {

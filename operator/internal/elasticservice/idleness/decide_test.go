@@ -37,7 +37,7 @@ func TestDecide(t *testing.T) {
 		"0s means never": {change: func(i *Signals) { i.SleepAfter = 0 }},
 		"handoff Direct without a trigger never sleeps":          {change: func(i *Signals) { i.HasTriggers = false }},
 		"handoff Never needs no trigger":                         {change: func(i *Signals) { i.HasTriggers, i.Handoff = false, v1alpha1.HandoffNever }, sleep: true},
-		"an Allocation keeps awake":                              {change: func(i *Signals) { i.Allocated.By = "An Allocation has one of its Servers." }, again: 5 * time.Second},
+		"an Allocation keeps awake":                              {change: func(i *Signals) { i.Allocated.By = "An Allocation has one of its Servers." }},
 		"the last Allocation must have been gone for sleepAfter": {change: func(i *Signals) { i.Allocated.Last = fixture.At(-50) }, again: 10 * time.Second},
 		"a session keeps awake":                                  {change: func(i *Signals) { i.Sessions = 1 }, again: 5 * time.Second},
 		"a held client keeps awake":                              {change: func(i *Signals) { i.Queued = 1 }, again: 5 * time.Second},

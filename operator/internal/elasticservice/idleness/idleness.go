@@ -80,9 +80,6 @@ type Verdict struct {
 // reportsFor is how long the Servers' reports are used after they were asked for.
 const reportsFor = 3 * time.Second
 
-// allocatedCheck is how often a service is looked at that Allocations use.
-const allocatedCheck = 5 * time.Second
-
 // Decide decides whether an awake service may sleep. All signals must agree; whatever is
 // unknown keeps the service awake.
 func Decide(now time.Time, in Signals) Verdict {
@@ -103,7 +100,7 @@ func Decide(now time.Time, in Signals) Verdict {
 		return Verdict{Reason: fmt.Sprintf("Somebody plays on Server %s.", in.Players.Busy), Used: true}
 	}
 	if in.Allocated.By != "" {
-		return Verdict{Reason: in.Allocated.By, RequeueAfter: allocatedCheck, Used: true}
+		return Verdict{Reason: in.Allocated.By, Used: true}
 	}
 	since, left := in.left(now)
 	if in.KeptAwake.Open {
