@@ -134,13 +134,18 @@ func TestAGameTypeSleepsAndWakes(t *testing.T) {
 	waitGameType(ctx, t, g, "asleep at version 2", func(gt *v1alpha1.GameType) bool {
 		return gt.Status.Replicas == 0 && gt.Status.UpdateRevision != nil && gt.Status.UpdateRevision.Number == 2
 	})
-	// Over UDP the resolver would remember the player for two minutes.
-	if _, err := suite.PlayOnce(ctx, "tcp", address); err != nil {
+	// Over UDP the resolver would remember the player for two minutes. The player stays until the update is over:
+	// without one the game may sleep again before that.
+	one := suite.DialTCP(ctx, t, address)
+	if _, err := one.Exchange(ctx); err != nil {
 		t.Fatal(err)
 	}
 	waitGameType(ctx, t, g, "awake at version 2", func(gt *v1alpha1.GameType) bool {
 		return settled(gt, 2) && gt.Status.Phase == v1alpha1.PhaseAwake && gt.Status.UpdateRevision.Number == 2
 	})
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if suite.ClusterIP(ctx, t, g, env.GameTCP) != address {
 		t.Error("the address has changed")
 	}
