@@ -343,6 +343,7 @@ func TestAServiceHearsThatItsTargetIsUsedNoMore(t *testing.T) {
 		}
 		w.unused[es.Name] = 0
 	}
+	heard("when it comes, since the last one may have gone before that", 1)
 	w.ask("a", waits(time.Minute), places(1))
 	w.ask("b", waits(time.Minute), places(1))
 	w.want("a", "waits")

@@ -82,6 +82,7 @@ func (b *Book) SetService(es *v1alpha1.ElasticService) {
 	t := s.target(key)
 	before := t.shut()
 	is := phase{phase: es.Status.Phase, service: es.Spec.Service, version: version(es.ResourceVersion)}
+	_, had := t.services[es.Name]
 	t.services[es.Name], s.targetOf[es.Name] = is, key
 	if t.closing > 0 && is.version > t.closing {
 		t.closing = 0
@@ -94,6 +95,9 @@ func (b *Book) SetService(es *v1alpha1.ElasticService) {
 	}
 	if t.shut() && t.pending > 0 {
 		b.hooks.Wakes()
+	}
+	if !had {
+		b.unused(s, key) // the last one may have gone before the book had it
 	}
 }
 
