@@ -195,20 +195,39 @@ func (k *parking) stops() bool {
 	return k.stopping
 }
 
-// stop has all parked requests answered, and ends the connections that wait for the next one. fasthttp
-// would count those as new, and wait for them.
+// Parked requests are answered over stopEach each when the server stops, a few every stopTick, and over stopTime
+// at most: most callers come back at once, to another server, where thousands at a time would keep everybody else
+// waiting. They mustn't wait for long either, since nothing new is told here any more.
+const stopEach, stopTick, stopTime = 200 * time.Microsecond, 10 * time.Millisecond, time.Second
+
+// stop has all parked requests answered, and ends the connections that wait for the next one. fasthttp would count
+// those as new, and wait for them.
 func (k *parking) stop() {
 	k.mu.Lock()
 	k.stopping = true
 	parked, silent := slices.Collect(maps.Keys(k.parked)), slices.Collect(maps.Keys(k.silent))
 	k.noteEmpty()
 	k.mu.Unlock()
-	for _, p := range parked {
-		p.stop()
-	}
 	for _, c := range silent {
 		_ = c.Close()
 	}
+	if len(parked) == 0 {
+		return
+	}
+	ticks := stopTicks(len(parked))
+	for some := range slices.Chunk(parked, (len(parked)+ticks-1)/ticks) {
+		for _, p := range some {
+			p.stop()
+		}
+		if ticks--; ticks > 0 {
+			<-time.After(stopTick)
+		}
+	}
+}
+
+// stopTicks is in how many parts so many parked requests are answered when the server stops.
+func stopTicks(parked int) int {
+	return 1 + int(min(time.Duration(parked)*stopEach, stopTime)/stopTick)
 }
 
 // wait waits until all parked requests are answered.

@@ -208,6 +208,56 @@ func TestWhoIsParkedIsAnsweredWhenTheServerStops(t *testing.T) {
 	s.settled(t, 0)
 }
 
+// Thousands that come to another server at once would have all its other callers wait.
+func TestThoseWhoAreParkedAreAnsweredOneAfterTheOtherWhenTheServerStops(t *testing.T) {
+	for parked, want := range map[int]time.Duration{1: 0, 3000: 600 * time.Millisecond, 20000: time.Second} {
+		if got := time.Duration(stopTicks(parked)-1) * stopTick; got != want {
+			t.Errorf("%d are answered over %s, want %s", parked, got, want)
+		}
+	}
+	const many = 200
+	var stopped []time.Time
+	var stopping sync.Mutex
+	s := New(Options{Address: "127.0.0.1:0", ManyConnections: true, Log: logr.Discard()})
+	var parked sync.WaitGroup
+	parked.Add(many)
+	s.Handle(fasthttp.MethodGet, "/held", func(ctx *fasthttp.RequestCtx) {
+		answer := make(chan struct{})
+		p := s.Park(ctx, func() {
+			stopping.Lock()
+			defer stopping.Unlock()
+			stopped = append(stopped, time.Now())
+			close(answer)
+		})
+		go func() {
+			<-answer
+			p.Answer(func(*fasthttp.Response) {})
+		}()
+		parked.Done()
+	})
+	url, stop := start(t, s)
+	for range many {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.Write([]byte("GET /held HTTP/1.1\r\nHost: test\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parked.Wait()
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if len(stopped) != many {
+		t.Fatalf("%d were stopped, want %d", len(stopped), many)
+	}
+	if took := stopped[many-1].Sub(stopped[0]); took < many*stopEach {
+		t.Errorf("all were stopped within %s, want %s", took, many*stopEach)
+	}
+}
+
 func TestWhatIsParkedWhileTheServerStopsIsAnsweredAtOnce(t *testing.T) {
 	stopping := make(chan struct{})
 	s := &parks{Server: New(Options{Address: "127.0.0.1:0", Log: logr.Discard(), ManyConnections: true}), parked: make(chan *Parked, 1)}
