@@ -30,6 +30,9 @@ const (
 	answerTime = 900 * time.Millisecond
 	// MaxHeld is how many reports a replica holds; more are refused, and go to another.
 	MaxHeld = 20_000
+	// takers is how many reports are taken at a time. One takes less than a millisecond, unless a cache is being
+	// filled or the keys for its token are being read.
+	takers = 32
 )
 
 // Verifier checks a token: a service account's, or one that a sidecar signed itself.

@@ -63,7 +63,7 @@ type Reports struct {
 // New makes the report server.
 func New(o Options) *Reports {
 	t := newTable()
-	d := newDesk(idleTime)
+	d := newDesk(idleTime, takers)
 	w := newWriter(o.Cache, o.Client, t, o.Metrics, o.Log)
 	return &Reports{
 		Writer: w,

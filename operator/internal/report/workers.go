@@ -12,6 +12,8 @@ const (
 	idleTime = 10 * time.Second
 	// jobsEach is how much one does. They take turns, so that after a peak none would ever wait for long.
 	jobsEach = 1000
+	// patience is for how long work waits for work that came before it.
+	patience = time.Second
 )
 
 // desk does short work on goroutines of its own, of which there are as many as work at a time. A
@@ -21,6 +23,10 @@ const (
 type desk struct {
 	work chan job
 	idle time.Duration
+	// waits has one for each of those who wait for their work at the desk, and patience is for how long the
+	// others let those go first.
+	waits    chan struct{}
+	patience time.Duration
 }
 
 type job struct {
@@ -28,12 +34,38 @@ type job struct {
 	done chan error // gets what it panicked with, and where, or nil
 }
 
-func newDesk(idle time.Duration) *desk { return &desk{work: make(chan job), idle: idle} }
+// newDesk makes one at which so many have work done for them at a time.
+func newDesk(idle time.Duration, most int) *desk {
+	return &desk{work: make(chan job), idle: idle, waits: make(chan struct{}, most), patience: patience}
+}
 
-// do has something done, and waits for that. A panic is the caller's.
+// do has something done, and waits for that. It is done once there are few others, or after patience: thousands
+// of sidecars that come at once, when their replica has ended, would have everything else of the process wait for
+// all of them. A panic is the caller's.
 func (d *desk) do(f func()) {
+	if d.admitted() {
+		defer func() { <-d.waits }()
+	}
 	if panicked := <-d.begin(f); panicked != nil {
 		panic(panicked) //nolint:forbidigo // who serves the call recovers it, as if it had done the work
+	}
+}
+
+// admitted waits until there are few others, and reports whether there are: those may be tokens of strangers, each
+// of which waits until the cluster's keys are read.
+func (d *desk) admitted() bool {
+	select {
+	case d.waits <- struct{}{}:
+		return true
+	default:
+	}
+	late := time.NewTimer(d.patience)
+	defer late.Stop()
+	select {
+	case d.waits <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
 	}
 }
 

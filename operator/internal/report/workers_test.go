@@ -24,7 +24,7 @@ func deep(n int) (sum byte) {
 
 func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 	const waiters = 500
-	d := newDesk(time.Millisecond)
+	d := newDesk(time.Millisecond, takers)
 	stacks := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -51,10 +51,61 @@ func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 	}
 }
 
+// Whatever else the process does would come after all of them.
+func TestFewWorkAtADeskAtATime(t *testing.T) {
+	const most, all = 4, 100
+	d := newDesk(time.Millisecond, most)
+	d.patience = time.Minute
+	var now, peak atomic.Int32
+	began, goOn := make(chan struct{}), make(chan struct{})
+	var done sync.WaitGroup
+	for range all {
+		done.Go(func() {
+			d.do(func() {
+				peak.Store(max(peak.Load(), now.Add(1)))
+				began <- struct{}{}
+				<-goOn
+				now.Add(-1)
+			})
+		})
+	}
+	for range most {
+		<-began
+	}
+	for range all - most {
+		goOn <- struct{}{}
+		<-began
+	}
+	close(goOn)
+	done.Wait()
+	if peak.Load() > most {
+		t.Errorf("%d work at a time, want %d at most", peak.Load(), most)
+	}
+}
+
+// Whose token is checked with keys that can't be read keeps nobody waiting for long.
+func TestWorkDoesntWaitForLongForWorkThatHangs(t *testing.T) {
+	d := newDesk(time.Millisecond, 1)
+	d.patience = 10 * time.Millisecond
+	began, end := make(chan struct{}), make(chan struct{})
+	var hangs sync.WaitGroup
+	hangs.Go(func() { d.do(func() { close(began); <-end }) })
+	<-began
+	done := make(chan struct{})
+	go d.do(func() { close(done) })
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits though its patience is over")
+	}
+	close(end)
+	hangs.Wait()
+}
+
 // After a peak there is work all the time, of which each goroutine gets some before it is idle for long.
 func TestADeskShrinksThoughItHasWork(t *testing.T) {
 	const peak = 50
-	d := newDesk(200 * time.Millisecond)
+	d := newDesk(200*time.Millisecond, peak)
 	before := runtime.NumGoroutine()
 	var all, busy sync.WaitGroup
 	busy.Add(peak)
@@ -76,7 +127,7 @@ func TestADeskShrinksThoughItHasWork(t *testing.T) {
 }
 
 func TestAPanicIsTheCallers(t *testing.T) {
-	d := newDesk(time.Millisecond)
+	d := newDesk(time.Millisecond, takers)
 	defer func() {
 		if got := fmt.Sprint(recover()); !strings.Contains(got, "broken") || !strings.Contains(got, "raise") {
 			t.Errorf("the caller panicked with %s, want what its work panicked with, and where", got)
@@ -94,7 +145,7 @@ func raise(what string) { panic(what) }
 
 func TestALineIsWorkedOffByFew(t *testing.T) {
 	const jobs, most = 100, 3
-	l := newLine(newDesk(time.Millisecond), most)
+	l := newLine(newDesk(time.Millisecond, takers), most)
 	end := make(chan struct{})
 	var all, busy sync.WaitGroup
 	all.Add(jobs)
@@ -133,7 +184,7 @@ func TestALineIsWorkedOffByFew(t *testing.T) {
 
 func TestALineKeepsItsOrder(t *testing.T) {
 	const jobs = 100
-	l := newLine(newDesk(time.Millisecond), 1)
+	l := newLine(newDesk(time.Millisecond, takers), 1)
 	order := make(chan int, jobs)
 	for i := range jobs {
 		l.add(func() { order <- i })
