@@ -5,6 +5,7 @@ package reconcilers
 import (
 	"context"
 	"errors"
+	"runtime"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +24,8 @@ func Wrap(r *errortracking.Reporter, controller, kind string, inner reconcile.Re
 				panic(errortracking.ReportedPanic{Value: value}) //nolint:forbidigo // it goes on
 			}
 		}()
+		// Passes that wait for nothing, as thousands of a new leader do, leave the processor to wake calls.
+		defer runtime.Gosched()
 		result, err := inner.Reconcile(ctx, req)
 		if isNews(err) {
 			r.Error(err, about)

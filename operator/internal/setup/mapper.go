@@ -13,7 +13,11 @@ import (
 // Pods, it looks up with each read whether the kind has namespaces at all.
 func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
 	o.Mapper = &rememberingMapper{RESTMapper: o.Mapper}
-	return cache.New(config, o) //nolint:wrapcheck // the manager says what it couldn't make
+	c, err := cache.New(config, o)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the manager says what it couldn't make
+	}
+	return newInTurn(c), nil
 }
 
 // rememberingMapper remembers where the API server has a kind's version. The cache's kinds are

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -324,7 +325,8 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 		Metrics:                       server.Options{BindAddress: "0"},
 		// controller-runtime's own queue may deadlock while it shuts down, up to and including
 		// v0.24.1 (its issue 3538): the next leader would wait for the lease to end.
-		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false)},
+		// Its time for the first objects is for all event handlers, which are told them in turn.
+		Controller: ctrlconfig.Controller{UsePriorityQueue: new(false), CacheSyncTimeout: 10 * time.Minute},
 		NewCache:   newCache,
 		Cache: cache.Options{
 			DefaultTransform:  cache.TransformStripManagedFields(),
