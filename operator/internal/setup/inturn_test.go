@@ -3,8 +3,8 @@ package setup
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -51,36 +51,40 @@ func (t *telling) Name() string                             { return "test" }
 func (t *telling) Done() <-chan struct{}                    { return t.synced }
 
 func TestOneNewHandlerIsToldAfterTheOther(t *testing.T) {
-	handlers := &oneByOne{synced: true, added: make(chan *telling, 8)}
-	informer, err := newInTurn(oneInformer{informer: handlers}).GetInformer(t.Context(), &v1alpha1.Server{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var adding sync.WaitGroup
-	for range 3 {
-		adding.Go(func() {
-			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		handlers := &oneByOne{synced: true, added: make(chan *telling, 8)}
+		informer, err := newInTurn(oneInformer{informer: handlers}).GetInformer(t.Context(), &v1alpha1.Server{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			go func() {
+				if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		for range 3 {
+			one := <-handlers.added
+			synctest.Wait()
+			if len(handlers.added) > 0 {
+				t.Fatal("a handler is added before the one before it was told what is there")
 			}
-		})
-	}
-	for range 3 {
-		one := <-handlers.added
-		select {
-		case <-handlers.added:
-			t.Fatal("a handler is added before the one before it was told what is there")
-		case <-time.After(20 * time.Millisecond):
+			close(one.synced)
 		}
-		close(one.synced)
-	}
-	adding.Wait()
-	// One that can't be added keeps nobody waiting.
-	handlers.err = errors.New("it was stopped")
-	for range 3 {
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); !errors.Is(err, handlers.err) {
-			t.Errorf("got %v, want %v", err, handlers.err)
+		// One that never has all keeps the others waiting for a while, and one that can't be added doesn't.
+		<-handlers.added
+		handlers.err = errors.New("it was stopped")
+		began := time.Now()
+		for range 3 {
+			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); !errors.Is(err, handlers.err) {
+				t.Errorf("got %v, want %v", err, handlers.err)
+			}
 		}
-	}
+		if waited := time.Since(began); waited != turnTime {
+			t.Errorf("the others waited for %s, want %s", waited, turnTime)
+		}
+	})
 }
 
 func TestHandlersOfACacheThatHasNothingYetAreAddedAtOnce(t *testing.T) {
