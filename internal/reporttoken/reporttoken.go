@@ -120,30 +120,38 @@ func Parse(token string) (Token, bool) {
 	return Token{signed}, err == nil
 }
 
-// Verify returns whose token it is, and the ID of the key that signed it. keyOf finds a namespace's
-// key; its error is returned as it is.
-func (t Token) Verify(now time.Time, keyOf func(id, namespace string) ([]byte, error)) (pod Pod, id string, err error) {
+// Claim is what a token says.
+type Claim struct {
+	// Pod is whose it is, and Key the ID of the key that signed it.
+	Pod Pod
+	Key string
+	// Expires is until when it is good.
+	Expires time.Time
+}
+
+// Verify returns what the token says. keyOf finds a namespace's key; its error is returned as it is.
+func (t Token) Verify(now time.Time, keyOf func(id, namespace string) ([]byte, error)) (Claim, error) {
 	if len(t.signed.Headers) != 1 {
-		return Pod{}, "", ErrMalformed
+		return Claim{}, ErrMalformed
 	}
 	var c claims
 	if err := t.signed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Namespace == "" || c.Pod == "" || c.UID == "" || c.IssuedAt == nil {
-		return Pod{}, "", ErrMalformed
+		return Claim{}, ErrMalformed
 	}
-	id = t.signed.Headers[0].KeyID
+	id := t.signed.Headers[0].KeyID
 	key, err := keyOf(id, c.Namespace)
 	if err != nil {
-		return Pod{}, "", err
+		return Claim{}, err
 	}
 	// This verifies what was read, and doesn't read it again.
 	if err := t.signed.Claims(key); err != nil {
-		return Pod{}, "", ErrSignature
+		return Claim{}, ErrSignature
 	}
 	if c.Issuer != issuer || !c.Audience.Contains(wellknown.TokenAudience) {
-		return Pod{}, "", ErrMalformed
+		return Claim{}, ErrMalformed
 	}
-	if age := now.Sub(c.IssuedAt.Time()); age > validFor || age < -validFor {
-		return Pod{}, "", ErrTime
+	if age := now.Sub(c.IssuedAt.Time()); age >= validFor || age < -validFor {
+		return Claim{}, ErrTime
 	}
-	return Pod{c.Namespace, c.Pod, c.UID}, id, nil
+	return Claim{Pod{c.Namespace, c.Pod, c.UID}, id, c.IssuedAt.Time().Add(validFor)}, nil
 }

@@ -49,10 +49,10 @@ func tokenOf(t *testing.T, s *Signer) string {
 }
 
 // verify is whose token it is; one that is none of a sidecar's own is malformed.
-func verify(token string, now time.Time) (Pod, string, error) {
+func verify(token string, now time.Time) (Claim, error) {
 	parsed, ours := Parse(token)
 	if !ours {
-		return Pod{}, "", ErrMalformed
+		return Claim{}, ErrMalformed
 	}
 	return parsed.Verify(now, keys())
 }
@@ -60,9 +60,16 @@ func verify(token string, now time.Time) (Pod, string, error) {
 func TestASidecarIsKnownByItsToken(t *testing.T) {
 	t.Parallel()
 	token := tokenOf(t, signerOf(t, "1", "games", lobby))
-	pod, id, err := verify(token, time.Now())
-	if err != nil || pod != lobby || id != "1" {
-		t.Errorf("got %+v of key %q, %v; want %+v of key 1", pod, id, err, lobby)
+	now := time.Now()
+	got, err := verify(token, now)
+	if err != nil || got.Pod != lobby || got.Key != "1" || got.Expires.Sub(now).Round(time.Minute) != validFor {
+		t.Errorf("got %+v, %v; want %+v of key 1 for %s", got, err, lobby, validFor)
+	}
+	if _, err := verify(token, got.Expires.Add(-time.Second)); err != nil {
+		t.Errorf("just before it expires: %v", err)
+	}
+	if _, err := verify(token, got.Expires); !errors.Is(err, ErrTime) {
+		t.Errorf("once it has expired: %v", err)
 	}
 }
 
@@ -92,11 +99,11 @@ func TestWhoHasNotTheKeyCannotReport(t *testing.T) {
 		"a clock that is behind":       {token: good, after: -4 * time.Minute},
 		"one that is in use":           {token: good, after: 4 * time.Minute},
 	} {
-		if _, _, err := verify(c.token, time.Now().Add(c.after)); !errors.Is(err, c.want) {
+		if _, err := verify(c.token, time.Now().Add(c.after)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	if _, _, err := verify(tokenOf(t, signerOf(t, "2", "games", lobby)), time.Now()); err == nil {
+	if _, err := verify(tokenOf(t, signerOf(t, "2", "games", lobby)), time.Now()); err == nil {
 		t.Error("a key that there isn't is accepted")
 	}
 }
@@ -114,12 +121,12 @@ func TestATokenIsRenewedInTime(t *testing.T) {
 	now = now.Add(time.Second)
 	if second := tokenOf(t, s); second == first {
 		t.Error("a token is used for too long")
-	} else if _, _, err := verify(second, now.Add(validFor-time.Second)); err != nil {
+	} else if _, err := verify(second, now.Add(validFor-time.Second)); err != nil {
 		t.Error(err)
 	}
 	// The clock was set back.
 	now = now.Add(-time.Hour)
-	if _, _, err := verify(tokenOf(t, s), now); err != nil {
+	if _, err := verify(tokenOf(t, s), now); err != nil {
 		t.Error(err)
 	}
 }

@@ -331,7 +331,9 @@ func (a *Allocator) WaitSynced(ctx context.Context) error {
 }
 
 // HolderOf is who has a Server.
-func (a *Allocator) HolderOf(server client.Object) book.Holder { return a.book.HolderOf(server) }
+func (a *Allocator) HolderOf(namespace, name string, uid types.UID) book.Holder {
+	return a.book.HolderOf(namespace, name, uid)
+}
 
 // Withdraw asks for a Server that is about to be drained or deleted; see book.Book.
 func (a *Allocator) Withdraw(namespace, name string) bool { return a.book.Withdraw(namespace, name) }

@@ -131,7 +131,7 @@ type Allocations interface {
 	// Services asks for a pass of each ElasticService whose target they use no more.
 	Services() source.Source
 	// HolderOf is who has a Server.
-	HolderOf(server client.Object) book.Holder
+	HolderOf(namespace, name string, uid types.UID) book.Holder
 	// UseOf is how a target is used.
 	UseOf(namespace, kind, name string) book.Use
 	// Close asks for a target that is about to be put to sleep, with its ElasticService's
@@ -164,5 +164,5 @@ func (r *Reconciler) closeAllocations(live *v1alpha1.ElasticService) bool {
 
 // busy reports whether an Allocation has a Server.
 func (r *Reconciler) busy(s *v1alpha1.Server) bool {
-	return r.Allocations != nil && r.Allocations.HolderOf(s).Any()
+	return r.Allocations != nil && r.Allocations.HolderOf(s.Namespace, s.Name, s.UID).Any()
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/allocation/book"
@@ -15,8 +15,8 @@ import (
 type holders map[string]bool
 
 func (h holders) WaitSynced(context.Context) error { return nil }
-func (h holders) HolderOf(o client.Object) book.Holder {
-	if h[o.GetName()] {
+func (h holders) HolderOf(_, name string, _ types.UID) book.Holder {
+	if h[name] {
 		return book.Holder{Name: "match"}
 	}
 	return book.Holder{}

@@ -222,7 +222,7 @@ func refusalWords(f *v1alpha1.Fleet, name string, err error) string {
 func (r *Reconciler) observeHolders(f *v1alpha1.Fleet, servers []server) {
 	for i := range servers {
 		s := &servers[i]
-		s.hold(r.Allocations.HolderOf(s.object(f)).Any())
+		s.hold(r.Allocations.HolderOf(f.Namespace, s.name, s.uid).Any())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -198,7 +199,7 @@ type Allocations interface {
 	// WaitSynced waits until it knows.
 	WaitSynced(ctx context.Context) error
 	// HolderOf is who has a Server.
-	HolderOf(server client.Object) book.Holder
+	HolderOf(namespace, name string, uid types.UID) book.Holder
 	// Withdraw asks for a Server that is about to be drained or deleted, which no Allocation gets any
 	// more; false: one has it.
 	Withdraw(namespace, name string) bool

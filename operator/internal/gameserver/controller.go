@@ -289,7 +289,7 @@ type Allocations interface {
 	// WaitSynced waits until it knows.
 	WaitSynced(ctx context.Context) error
 	// HolderOf is who has a Server.
-	HolderOf(server client.Object) book.Holder
+	HolderOf(namespace, name string, uid types.UID) book.Holder
 	// Servers asks for passes of Servers that are held, or let go.
 	Servers() source.Source
 }

@@ -39,7 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, s *v1alpha1.Server) (planner.O
 	o.Pod = pod
 	o.UsualBoot = r.boots.Of(s)
 	if r.Allocations != nil {
-		o.Holder = r.Allocations.HolderOf(s)
+		o.Holder = r.Allocations.HolderOf(s.Namespace, s.Name, s.UID)
 	}
 	o.LookAllows = r.looks.Allowed(s, pod)
 	r.made.Forget(string(s.UID))

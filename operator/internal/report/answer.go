@@ -21,8 +21,8 @@ import (
 // versionBytes is how much of a hash identifies an answer.
 const versionBytes = 12
 
-// Answer is the answer to the sidecar of a Server's Pod; of is the Server's GameType and may be
-// nil. Its Version changes with its content: it doesn't depend on anything that reports
+// Answer is the answer to the sidecar of a Server's Pod; of is the Server's GameType, and empty where it has
+// none. Its Version changes with its content: it doesn't depend on anything that reports
 // themselves change.
 func Answer(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType) reportapi.Answer {
 	a := unversioned(server, pod, of)
@@ -56,7 +56,7 @@ func unversioned(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType
 	}
 	a.GameStarted, a.GameEnded = gameTimes(server, pod)
 	a.Drain = server.Spec.Drain || a.Shutdown
-	a.SkipFull = of != nil && of.Spec.Service.SkipFull
+	a.SkipFull = of.Spec.Service.SkipFull
 	if server.Spec.Players != nil {
 		a.Server.Capacity = server.Spec.Players.Capacity
 	}

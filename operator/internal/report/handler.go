@@ -9,15 +9,9 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"dormouse.dev/dormouse/api/v1alpha1"
-	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/internal/serviceauth"
@@ -48,11 +42,13 @@ type Handler struct {
 	writer   *Writer
 	metrics  *metrics.Reports
 	hold     time.Duration
-	maxHeld  int64
-	desk     *desk
-	line     *line
-	web      *httpserver.Server
-	held     atomic.Int64
+	// firstHold is for which part of that a Server's first report at this replica is held.
+	firstHold func(hold time.Duration) time.Duration
+	maxHeld   int64
+	desk      *desk
+	line      *line
+	web       *httpserver.Server
+	held      atomic.Int64
 }
 
 // refusal is an answer that refuses a report.
@@ -128,17 +124,11 @@ type taken struct {
 	seen string
 	uid  types.UID
 	// waiter is set where the report is to be held, and hold is for how long.
-	waiter *waiter
-	hold   time.Duration
-	// version is the last answer's, and from what that was made from.
-	version string
-	from    sources
+	waiter  *waiter
+	hold    time.Duration
 	answer  *reportapi.Answer
 	refused *refusal
 }
-
-// sources are what an answer is made from: the versions of its objects, and the look.
-type sources struct{ server, pod, gameType, look string }
 
 // take checks a report and remembers it. Where it is to be held, it is counted as that.
 func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
@@ -155,14 +145,16 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	// The body may be large, and is parsed.
 	rc.Request.ResetBody()
 	t.name, t.seen = report.Server, report.Seen
-	server, pod, refused := h.find(ctx, t.id, report.Server)
+	v, refused := h.see(ctx, t.id, report.Server)
 	if refused != nil {
 		t.refused = refused
 		return t
 	}
+	defer v.free()
+	server := &v.server
 	if report.Restore {
 		h.table.announce(server.UID, report.Instance)
-		h.tell(&t, server, pod)
+		h.tell(&t, v)
 		t.answer.Restored, t.answer.RestoredMemory = restored(server, t.id.PodUID, h.table.last(server.UID))
 		return t
 	}
@@ -182,13 +174,17 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	if g := server.Status.Game; g != nil {
 		s.base = g.Instance
 	}
-	w := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
+	w, first := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
 	if w == nil {
-		h.tell(&t, server, pod)
+		h.tell(&t, v)
 		return t
 	}
 	h.writer.offer(server, s)
 	t.uid, t.waiter, t.hold = server.UID, w, h.holdOf(rc)
+	if first {
+		// Sidecars that come at once, when their replica has ended, come back one after the other.
+		t.hold = h.firstHold(t.hold)
+	}
 	return t
 }
 
@@ -203,9 +199,12 @@ func (h *Handler) holdOf(rc *fasthttp.RequestCtx) time.Duration {
 
 // look makes the answer anew, from what the cache has now.
 func (h *Handler) look(t *taken) {
-	server, pod, refused := h.findNow(t.id, t.name)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	v, refused := h.see(ctx, t.id, t.name)
 	if t.refused = refused; refused == nil {
-		h.tell(t, server, pod)
+		h.tell(t, v)
+		v.free()
 	} else if refused.code == fasthttp.StatusNotFound {
 		h.table.forget(t.uid)
 	}
@@ -213,88 +212,16 @@ func (h *Handler) look(t *taken) {
 
 // tell makes the sidecar's current answer, with the look that is under way. Its version takes most of
 // the time.
-func (h *Handler) tell(t *taken, server *v1alpha1.Server, pod *corev1.Pod) {
-	of := h.gameType(server)
-	answer := unversioned(server, pod, of)
-	answer.Look = h.table.lookOf(server.UID)
-	from := sources{server: server.ResourceVersion, pod: pod.ResourceVersion, look: answer.Look}
-	if of != nil {
-		from.gameType = of.ResourceVersion
+func (h *Handler) tell(t *taken, v *view) {
+	answer := unversioned(&v.server, &v.pod, &v.gameType)
+	look, last := h.table.lastAnswer(v.server.UID)
+	answer.Look = look
+	from := sources{server: v.server.ResourceVersion, pod: v.pod.ResourceVersion, gameType: v.gameType.ResourceVersion, look: look}
+	if answer.Version = last.version; last.version == "" || last.from != from {
+		answer.Version = version(answer)
+		h.table.noteAnswer(v.server.UID, answered{from, answer.Version})
 	}
-	if t.version == "" || t.from != from {
-		t.version, t.from = version(answer), from
-	}
-	answer.Version = t.version
 	t.answer = &answer
-}
-
-// gameType is a Server's GameType; nil: it has none. One that isn't known yet changes the answer later.
-func (h *Handler) gameType(server *v1alpha1.Server) *v1alpha1.GameType {
-	name := server.Labels[wellknown.GameTypeLabel]
-	if name == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	of := &v1alpha1.GameType{}
-	if h.cached.Get(ctx, types.NamespacedName{Namespace: server.Namespace, Name: name}, of, client.UnsafeDisableDeepCopy) != nil {
-		return nil
-	}
-	return of
-}
-
-func (h *Handler) findNow(id serviceauth.Identity, name string) (*v1alpha1.Server, *corev1.Pod, *refusal) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	return h.find(ctx, id, name)
-}
-
-// find returns the Server that a caller reports for and the caller's Pod, if it may report.
-// They are the cache's own and must not be changed.
-func (h *Handler) find(ctx context.Context, id serviceauth.Identity, name string) (*v1alpha1.Server, *corev1.Pod, *refusal) {
-	pod, refused := livePod(ctx, h.cached, id)
-	if refused != nil {
-		return nil, nil, refused
-	}
-	owner := metav1.GetControllerOf(pod)
-	// Anybody who may create Pods may name an owner, but only one Pod has the name.
-	if owner == nil || owner.Kind != "Server" || groupOf(owner) != v1alpha1.GroupVersion.Group || owner.Name != pod.Name {
-		return nil, nil, refuse(fasthttp.StatusForbidden, "Pod %s/%s is not a Server's: only the Pod of a Server may report", pod.Namespace, pod.Name)
-	}
-	if owner.Name != name {
-		return nil, nil, refuse(fasthttp.StatusForbidden, "the token is of the Pod of Server %s: it may report for no other", owner.Name)
-	}
-	server := &v1alpha1.Server{}
-	err := h.cached.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, server, client.UnsafeDisableDeepCopy)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil, refuse(fasthttp.StatusNotFound, "there is no Server %s/%s", pod.Namespace, name)
-	case err != nil:
-		return nil, nil, refuse(fasthttp.StatusServiceUnavailable, "the cache of Servers can't be read yet: try again")
-	case server.UID != owner.UID:
-		return nil, nil, refuse(fasthttp.StatusForbidden, "the token is of the Pod of an earlier Server named %s", name)
-	}
-	return server, pod, nil
-}
-
-// livePod is the Pod that a token is bound to, if it is still alive.
-func livePod(ctx context.Context, cached client.Reader, id serviceauth.Identity) (*corev1.Pod, *refusal) {
-	if id.PodName == "" {
-		return nil, refuse(fasthttp.StatusUnauthorized, "the token is bound to no Pod")
-	}
-	pod := &corev1.Pod{}
-	err := cached.Get(ctx, types.NamespacedName{Namespace: id.Namespace, Name: id.PodName}, pod, client.UnsafeDisableDeepCopy)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, refuse(fasthttp.StatusServiceUnavailable, "the cache of Pods can't be read yet: try again")
-	}
-	if err != nil || string(pod.UID) != id.PodUID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return nil, refuse(fasthttp.StatusUnauthorized, "the token is of a Pod that is gone, or isn't known yet")
-	}
-	// A key that was stolen is good for no Pod that began with another.
-	if id.ReportKey != "" && pod.Annotations[wellknown.ReportKeyAnnotation] != id.ReportKey {
-		return nil, refuse(fasthttp.StatusUnauthorized, "the token is signed with a key that Pod %s/%s didn't begin with, by its annotation %s", pod.Namespace, pod.Name, wellknown.ReportKeyAnnotation)
-	}
-	return pod, nil
 }
 
 // identify verifies a request's token and returns whose it is.
@@ -311,12 +238,4 @@ func identify(ctx context.Context, v Verifier, header *fasthttp.RequestHeader) (
 		return id, refuse(fasthttp.StatusUnauthorized, "%s", err)
 	}
 	return id, nil
-}
-
-func groupOf(owner *metav1.OwnerReference) string {
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return ""
-	}
-	return gv.Group
 }

@@ -77,7 +77,7 @@ func (h *Handler) holding(t taken) *held {
 func (r *held) park(rc *fasthttp.RequestCtx) {
 	over := func() { r.waiter.wake(true) }
 	r.waiter.look = func() { r.handler.line.add(r.lookAgain) }
-	// Sidecars that began together are spread out.
+	// Reports that come together drift apart.
 	r.timer = time.AfterFunc(r.hold-rand.N(r.hold/10+1), over) //nolint:gosec // any number will do
 	r.parked = r.handler.web.Park(rc, over)
 	r.waiter.rest()

@@ -15,6 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
 )
 
@@ -79,6 +80,38 @@ func TestASidecarKeepsItsConnectionOverManyHeldReports(t *testing.T) {
 	}
 }
 
+// When a replica ends, the sidecars that report to it come to another one at once. They come back one after the
+// other.
+func TestAFirstReportIsHeldForAPartOfTheTime(t *testing.T) {
+	var asked []time.Duration
+	r := start(t, cluster(t), "127.0.0.1:0", func(r *replica) {
+		r.report.hold = time.Hour
+		r.report.firstHold = func(hold time.Duration) time.Duration {
+			asked = append(asked, hold)
+			return time.Millisecond
+		}
+	})
+	s := r.sidecar()
+	seen := Answer(r.read(), r.readPod(), &v1alpha1.GameType{}).Version
+	said := func(i uint64) *reportapi.Report {
+		return next(i, func(r *reportapi.Report) { r.Seen = seen })
+	}
+	if got := s.say(said(1)).Version; got != seen {
+		t.Errorf("answered with version %q, want %q", got, seen)
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		s.say(said(2))
+	}()
+	r.eventually("the second one is held", func() bool { return r.report.held.Load() == 1 })
+	if len(asked) != 1 || asked[0] != time.Hour {
+		t.Errorf("a part was asked for of %v, want one of an hour", asked)
+	}
+	r.stop()
+	<-answered
+}
+
 // Whatever happens at once, a report is answered once, and none stays.
 func TestAHeldReportIsAnsweredOnceInAStorm(t *testing.T) {
 	r := start(t, cluster(t), "127.0.0.1:0", func(r *replica) { r.report.hold = 3 * time.Millisecond })
@@ -131,7 +164,7 @@ func TestAHeldReportOfACallerWhoHasGoneEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := next(1)
-	said.Seen = Answer(r.read(), r.readPod(), nil).Version
+	said.Seen = Answer(r.read(), r.readPod(), &v1alpha1.GameType{}).Version
 	text, err := json.Marshal(said)
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,7 @@ func TestAHeldReportCostsLittle(t *testing.T) {
 		}
 		connections = append(connections, c)
 		said := next(1, func(r *reportapi.Report) {
-			r.Server, r.Seen = name, Answer(all.servers[name], all.pods[name], nil).Version
+			r.Server, r.Seen = name, Answer(all.servers[name], all.pods[name], &v1alpha1.GameType{}).Version
 		})
 		text, err := json.Marshal(said)
 		if err != nil {

@@ -87,19 +87,21 @@ func (e *entry) reply(s *said) {
 	}
 }
 
-// lookOf is the word of a look under way, the same one until it is replied to; empty: there is
-// none.
-func (t *table) lookOf(uid types.UID) (word string) {
+// lastAnswer is what a sidecar got last, and the word of a look under way, the same one until it is replied
+// to; empty: there is none.
+func (t *table) lastAnswer(uid types.UID) (look string, last answered) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.entries[uid]; e != nil {
-		for w := range e.looks {
-			if word == "" || w < word {
-				word = w
-			}
+	e := t.entries[uid]
+	if e == nil {
+		return "", last
+	}
+	for w := range e.looks {
+		if look == "" || w < look {
+			look = w
 		}
 	}
-	return word
+	return look, e.answered
 }
 
 // await asks the sidecar of a Server's Pod and waits until it replies to this replica, or the

@@ -317,7 +317,7 @@ func TestAnswer(t *testing.T) {
 		Address: "192.0.2.1", PodIP: "10.0.0.1", NodeName: "node-1", Capacity: 16,
 		Ports: []v1alpha1.ServerPortStatus{{Name: "game", Port: 7001, Protocol: v1alpha1.ServerProtocolUDP}},
 	}}
-	base := Answer(s, pod, nil)
+	base := Answer(s, pod, &v1alpha1.GameType{})
 	if diff := cmp.Diff(want, base, cmpopts.IgnoreFields(reportapi.Answer{}, "Version")); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
@@ -362,7 +362,7 @@ func TestAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed, its := s.DeepCopy(), pod.DeepCopy()
 			c.change(changed, its)
-			got := Answer(changed, its, nil)
+			got := Answer(changed, its, &v1alpha1.GameType{})
 			if (got.Version != base.Version) != c.changes {
 				t.Errorf("version %s after %s, want it to change: %t", got.Version, base.Version, c.changes)
 			}
@@ -433,7 +433,8 @@ func TestAnOlderReportIsNotTaken(t *testing.T) {
 			}
 			s := report(func(r *reportapi.Report) { r.Instance, r.Sequence = step.instance, step.sequence })
 			s.podUID, s.base, s.at = step.pod, step.base, noon.Add(step.after)
-			if got := table.take("server-1", lobby1(), s) != nil; got != step.want {
+			w, _ := table.take("server-1", lobby1(), s)
+			if got := w != nil; got != step.want {
 				t.Errorf("%s, step %d: report %d of %s in %s was taken: %t, want %t", name, i, step.sequence, step.instance, step.pod, got, step.want)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -98,8 +99,8 @@ func (h *recentHandler) fromOperator(ctx context.Context, header *fasthttp.Reque
 	if id.Namespace != h.operators.Account.Namespace || id.ServiceAccount != h.operators.Account.Name {
 		return refuse(fasthttp.StatusUnauthorized, "the token is of service account %s: only that of the operator, %s, may ask", id.Account(), h.operators.Account)
 	}
-	pod, refused := livePod(ctx, h.cached, id)
-	if refused != nil {
+	pod := &corev1.Pod{}
+	if refused := livePod(ctx, h.cached, id, pod); refused != nil {
 		return refused
 	}
 	if !h.operators.Selector.Matches(labels.Set(pod.Labels)) {

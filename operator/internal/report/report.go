@@ -3,6 +3,7 @@ package report
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -77,7 +78,7 @@ func New(o Options) *Reports {
 		cache: o.Cache,
 		table: t,
 		report: &Handler{
-			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, maxHeld: MaxHeld, desk: d, line: newLine(d, lookers),
+			verifier: o.Verifier, cached: o.Cache, table: t, writer: w, metrics: o.Metrics, hold: reportapi.HoldTime, firstHold: rand.N[time.Duration], maxHeld: MaxHeld, desk: d, line: newLine(d, lookers),
 		},
 		recent: &recentHandler{verifier: o.Verifier, cached: o.Cache, operators: o.Operators, table: t, metrics: o.Metrics},
 	}

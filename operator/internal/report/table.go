@@ -45,6 +45,8 @@ type entry struct {
 	newcomer string
 	since    time.Time
 	waiter   *waiter
+	// answered is the last answer that was made for the sidecar.
+	answered answered
 	// looks are under way, by their words.
 	looks map[string]*look
 	// written is the Server after the last write here of reports, or of its controller that changes
@@ -52,6 +54,15 @@ type entry struct {
 	written *v1alpha1.Server
 	write   writing
 }
+
+// answered is an answer's version, and what the answer was made from.
+type answered struct {
+	from    sources
+	version string
+}
+
+// sources are the versions of an answer's objects, and the look.
+type sources struct{ server, pod, gameType, look string }
 
 // writing is the writer's memory of a Server. Only the one worker that has the Server uses it.
 type writing struct {
@@ -68,14 +79,15 @@ func newTable() *table { return &table{entries: map[types.UID]*entry{}} }
 
 // take remembers a report, ends the Server's previous report if that is held, and returns the
 // waiter with which this one is held; nil for a report that is older than one that was
-// accepted.
-func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waiter {
+// accepted. First: it is the Server's first one at this replica.
+func (t *table) take(uid types.UID, server types.NamespacedName, s *said) (w *waiter, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entry(uid, server)
 	if !e.accepts(s) {
-		return nil
+		return nil, false
 	}
+	first = e.last == nil
 	e.reply(s)
 	s.since, s.from = s.at, sequence(s.report)
 	if last := e.last; last != nil {
@@ -94,7 +106,7 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 		e.waiter.wake(true)
 	}
 	e.waiter = newWaiter()
-	return e.waiter
+	return e.waiter, first
 }
 
 // entry is a Server's entry, which is made where there is none. The lock is held.
@@ -168,6 +180,15 @@ func (t *table) forget(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.entries, uid)
+}
+
+// noteAnswer notes an answer for a sidecar that has reported here.
+func (t *table) noteAnswer(uid types.UID, a answered) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[uid]; e != nil {
+		e.answered = a
+	}
 }
 
 // last is a Server's last report; nil when there is none.

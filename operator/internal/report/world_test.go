@@ -149,6 +149,9 @@ func cluster(t *testing.T) client.WithWatch {
 		).Build()
 }
 
+// whole holds a first report for as long as any other.
+func whole(hold time.Duration) time.Duration { return hold }
+
 func start(t *testing.T, c client.WithWatch, address string, change ...func(*replica)) *replica {
 	t.Helper()
 	r := &replica{t: t, table: newTable(), before: func() error { return nil }}
@@ -163,7 +166,7 @@ func start(t *testing.T, c client.WithWatch, address string, change ...func(*rep
 	})
 	writer := newWriter(r.c, r.c, r.table, nil, logr.Discard())
 	d := newDesk(time.Millisecond, takers)
-	r.report = &Handler{verifier: validTokens(), cached: r.c, table: r.table, writer: writer, hold: within, maxHeld: 100, desk: d, line: newLine(d, lookers)}
+	r.report = &Handler{verifier: validTokens(), cached: r.c, table: r.table, writer: writer, hold: within, firstHold: whole, maxHeld: 100, desk: d, line: newLine(d, lookers)}
 	operators := Operators{Account: types.NamespacedName{Namespace: "system", Name: "operator"}, Selector: labels.SelectorFromSet(labels.Set{"app": "operator"})}
 	web := httpserver.New(httpserver.Options{Address: address, MaxBodyBytes: 4 << 10, ManyConnections: true, Log: logr.Discard()})
 	for _, f := range change {
@@ -251,7 +254,7 @@ func (r *replica) say(said *reportapi.Report) reportapi.Answer {
 func (r *replica) hold(said *reportapi.Report) <-chan reportapi.Answer {
 	r.t.Helper()
 	answers := make(chan reportapi.Answer, 1)
-	said.Seen = Answer(r.read(), r.readPod(), nil).Version
+	said.Seen = Answer(r.read(), r.readPod(), &v1alpha1.GameType{}).Version
 	text, err := json.Marshal(said)
 	if err != nil {
 		r.t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -288,16 +287,16 @@ type Holder struct {
 func (h Holder) Any() bool { return h.Name != "" || h.Shared > 0 }
 
 // HolderOf is who has a Server, whether that is written already or not.
-func (b *Book) HolderOf(o client.Object) (h Holder) {
+func (b *Book) HolderOf(namespace, name string, uid types.UID) (h Holder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.spaces[o.GetNamespace()]
-	if s == nil || s.servers[o.GetName()] == nil {
+	s := b.spaces[namespace]
+	if s == nil || s.servers[name] == nil {
 		return h
 	}
-	for e := range s.servers[o.GetName()].holds {
+	for e := range s.servers[name].holds {
 		switch {
-		case e.object.Status.State == v1alpha1.AllocationAllocated && e.object.Status.ServerUID != string(o.GetUID()):
+		case e.object.Status.State == v1alpha1.AllocationAllocated && e.object.Status.ServerUID != string(uid):
 			// It has an earlier Server of that name, and learns that it is gone.
 		case e.need.places == 0:
 			h.Name = e.object.Name

@@ -26,7 +26,7 @@ func TestADecisionCountsBeforeItIsWritten(t *testing.T) {
 	w := newWorld(t)
 	s := w.server("one")
 	w.ask("a")
-	if h := w.HolderOf(s); h.Name != "a" {
+	if h := w.HolderOf(s.Namespace, s.Name, s.UID); h.Name != "a" {
 		t.Errorf("the Server has the holder %+v", h)
 	}
 	w.ask("b")

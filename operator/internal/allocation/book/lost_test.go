@@ -30,7 +30,7 @@ func TestALateAnswerBringsNothingBack(t *testing.T) {
 	gone.ResourceVersion = w.next()
 	w.DeleteAllocation(gone)
 	w.Written(written)
-	if h := w.HolderOf(s); h.Name != "" {
+	if h := w.HolderOf(s.Namespace, s.Name, s.UID); h.Name != "" {
 		t.Errorf("the Server is had by %+v", h)
 	}
 	if !w.Withdraw(namespace, "one") {

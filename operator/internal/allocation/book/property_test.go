@@ -32,7 +32,7 @@ func (w *world) over() string {
 		if u.wholes > 1 || u.wholes == 1 && u.places > 0 || u.places > 10 {
 			return fmt.Sprintf("%d have all of Server %s, and others %d places of 10", u.wholes, name, u.places)
 		}
-		if h := w.HolderOf(w.servers[name]); !h.Any() {
+		if h := w.HolderOf("games", name, w.servers[name].UID); !h.Any() {
 			return fmt.Sprintf("Server %s is had, and the book doesn't know", name)
 		}
 	}
