@@ -86,7 +86,7 @@ const (
 
 // conditionTexts are the conditions of an ElasticService that sleeps, with their messages.
 var conditionTexts = [][2]string{
-	{"TargetFound", "Deployment @name can be scaled."},
+	{"TargetFound", "The Deployment can be scaled."},
 	{"EndpointsInSync", "New clients go to the resolver."},
 	{"TriggersHealthy", "The spec has no triggers."},
 	{"PlayersKnown", "The spec doesn't ask for players."},

@@ -24,7 +24,7 @@ func targetFound(es *v1alpha1.ElasticService, o planner.Observed) metav1.Conditi
 	const kind = conditions.TargetFound
 	ref := es.Spec.ScaleTargetRef
 	if o.Scale.Err == nil {
-		return condition.True(kind, reasons.OK, "%s %s can be scaled.", ref.Kind, ref.Name)
+		return condition.True(kind, reasons.OK, "The %s can be scaled.", ref.Kind)
 	}
 	reason := target.Reason(o.Scale.Err)
 	advice := map[string]string{

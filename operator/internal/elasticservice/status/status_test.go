@@ -65,6 +65,24 @@ func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
 	}
 }
 
+// Thousands of services that sleep have equal conditions, and the cache has them once. The spec says what
+// their targets are.
+func TestWhatIsWellNamesNobody(t *testing.T) {
+	t.Parallel()
+	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
+	o := seen.Of(0)
+	o.Scale = planner.Scale{Readiness: v1alpha1.PodReadinessProbe}
+	Set(fixture.At(0), es, o, planner.Findings{}, seen.Plan(fixture.At(0), es, o, planner.Findings{}))
+	for _, c := range es.Status.Conditions {
+		if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, es.Name) {
+			t.Errorf("%s says %q", c.Type, c.Message)
+		}
+	}
+	if is := meta.FindStatusCondition(es.Status.Conditions, conditions.TargetFound); is.Status != metav1.ConditionTrue {
+		t.Errorf("TargetFound is %+v", is)
+	}
+}
+
 // Where a resolver pod is replaced nothing is wrong, and no service's status says
 // so, as long as another stands in and it doesn't take too long.
 func TestANewResolverIsNoObstacleForAMoment(t *testing.T) {
