@@ -214,7 +214,7 @@ func TestWhoIsParkedIsAnsweredWhenTheServerStops(t *testing.T) {
 
 // Thousands that come to another server at once would have all its other callers wait.
 func TestThoseWhoAreParkedAreAnsweredOneAfterTheOtherWhenTheServerStops(t *testing.T) {
-	for parked, want := range map[int]time.Duration{1: 0, 3000: 900 * time.Millisecond, 20000: 3 * time.Second} {
+	for parked, want := range map[int]time.Duration{1: 0, 3000: 600 * time.Millisecond, 20000: time.Second} {
 		if got := time.Duration(stopTicks(parked)-1) * stopTick; got != want {
 			t.Errorf("%d are answered over %s, want %s", parked, got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -129,13 +130,26 @@ type Claim struct {
 	Expires time.Time
 }
 
+// ValidAt reports whether it is good at a time.
+func (c Claim) ValidAt(now time.Time) bool {
+	return now.Before(c.Expires) && !now.Before(c.Expires.Add(-2*validFor))
+}
+
+// longest is how long the name of an object can be, in bytes.
+const longest = 253
+
+// named reports whether each of the names could be one.
+func named(names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return name == "" || len(name) > longest })
+}
+
 // Verify returns what the token says. keyOf finds a namespace's key; its error is returned as it is.
 func (t Token) Verify(now time.Time, keyOf func(id, namespace string) ([]byte, error)) (Claim, error) {
 	if len(t.signed.Headers) != 1 {
 		return Claim{}, ErrMalformed
 	}
 	var c claims
-	if err := t.signed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Namespace == "" || c.Pod == "" || c.UID == "" || c.IssuedAt == nil {
+	if err := t.signed.UnsafeClaimsWithoutVerification(&c); err != nil || c.IssuedAt == nil || !named(c.Namespace, c.Pod, c.UID) {
 		return Claim{}, ErrMalformed
 	}
 	id := t.signed.Headers[0].KeyID
@@ -150,8 +164,9 @@ func (t Token) Verify(now time.Time, keyOf func(id, namespace string) ([]byte, e
 	if c.Issuer != issuer || !c.Audience.Contains(wellknown.TokenAudience) {
 		return Claim{}, ErrMalformed
 	}
-	if age := now.Sub(c.IssuedAt.Time()); age >= validFor || age < -validFor {
+	claim := Claim{Pod{c.Namespace, c.Pod, c.UID}, id, c.IssuedAt.Time().Add(validFor)}
+	if !claim.ValidAt(now) {
 		return Claim{}, ErrTime
 	}
-	return Claim{Pod{c.Namespace, c.Pod, c.UID}, id, c.IssuedAt.Time().Add(validFor)}, nil
+	return claim, nil
 }

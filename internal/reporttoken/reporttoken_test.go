@@ -3,6 +3,7 @@ package reporttoken
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,8 @@ func TestWhoHasNotTheKeyCannotReport(t *testing.T) {
 		"no token":                     {token: "games/lobby-0", want: ErrMalformed},
 		"a changed signature":          {token: good[:len(good)-2] + "AA", want: ErrSignature},
 		"no Pod":                       {token: tokenOf(t, signerOf(t, "1", "games", Pod{Namespace: "games"})), want: ErrMalformed},
+		"a name that is too long":      {token: tokenOf(t, signerOf(t, "1", "games", Pod{Namespace: "games", Name: strings.Repeat("a", longest+1), UID: "1"})), want: ErrMalformed},
+		"the longest name":             {token: tokenOf(t, signerOf(t, "1", "games", Pod{Namespace: "games", Name: strings.Repeat("a", longest), UID: "1"}))},
 		"an old one":                   {token: good, after: 6 * time.Minute, want: ErrTime},
 		"one from the future":          {token: good, after: -6 * time.Minute, want: ErrTime},
 		"a clock that is behind":       {token: good, after: -4 * time.Minute},

@@ -82,6 +82,7 @@ func address(server *v1alpha1.Server, pod *corev1.Pod) string {
 
 // version is a short hash of an answer without Version and Restored.
 func version(a reportapi.Answer) string {
+	a.Version = ""
 	text, err := json.Marshal(a)
 	if err != nil {
 		return "" // everything in it can be written as JSON

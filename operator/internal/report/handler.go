@@ -24,9 +24,9 @@ const (
 	answerTime = 900 * time.Millisecond
 	// MaxHeld is how many reports a replica holds; more are refused, and go to another.
 	MaxHeld = 20_000
-	// takers is how many reports are taken at a time. One takes less than a millisecond, unless a cache is being
-	// filled or the keys for its token are being read.
-	takers = 32
+	// takersEach is how many reports are taken at a time for each processor. One takes less than a millisecond,
+	// unless a cache is being filled or the keys for its token are being read.
+	takersEach = 4
 )
 
 // Verifier checks a token: a service account's, or one that a sidecar signed itself.
@@ -42,7 +42,7 @@ type Handler struct {
 	writer   *Writer
 	metrics  *metrics.Reports
 	hold     time.Duration
-	// firstHold is for which part of that a Server's first report at this replica is held.
+	// firstHold is for which part of the time the first report of a sidecar that has come to this replica is held.
 	firstHold func(hold time.Duration) time.Duration
 	maxHeld   int64
 	desk      *desk
@@ -174,17 +174,13 @@ func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
 	if g := server.Status.Game; g != nil {
 		s.base = g.Instance
 	}
-	w, first := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
+	w := h.table.take(server.UID, client.ObjectKeyFromObject(server), s)
 	if w == nil {
 		h.tell(&t, v)
 		return t
 	}
 	h.writer.offer(server, s)
 	t.uid, t.waiter, t.hold = server.UID, w, h.holdOf(rc)
-	if first {
-		// Sidecars that come at once, when their replica has ended, come back one after the other.
-		t.hold = h.firstHold(t.hold)
-	}
 	return t
 }
 
@@ -217,10 +213,11 @@ func (h *Handler) tell(t *taken, v *view) {
 	look, last := h.table.lastAnswer(v.server.UID)
 	answer.Look = look
 	from := sources{server: v.server.ResourceVersion, pod: v.pod.ResourceVersion, gameType: v.gameType.ResourceVersion, look: look}
-	if answer.Version = last.version; last.version == "" || last.from != from {
-		answer.Version = version(answer)
-		h.table.noteAnswer(v.server.UID, answered{from, answer.Version})
+	if last.version == "" || last.from != from {
+		last = answered{from, version(answer)}
+		h.table.noteAnswer(v.server.UID, last)
 	}
+	answer.Version = last.version
 	t.answer = &answer
 }
 

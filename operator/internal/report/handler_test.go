@@ -98,6 +98,36 @@ func TestAReportIsHeldUntilThereIsSomethingToTell(t *testing.T) {
 	}
 }
 
+// The version of an answer is that of its content, whatever was told before and by which replica.
+func TestAnAnswersVersionIsItsContents(t *testing.T) {
+	r := start(t, cluster(t), "127.0.0.1:0")
+	sequence, versions := uint64(5), map[string]string{}
+	want := func(when string) {
+		sequence++
+		got, want := r.say(next(sequence)).Version, Answer(r.read(), r.readPod(), &v1alpha1.GameType{}).Version
+		if versions[when] = got; got != want {
+			t.Errorf("%s: answered with version %s, want %s", when, got, want)
+		}
+	}
+	want("at first")
+	r.eventually("the report is written", func() bool { return r.read().Status.Game != nil })
+	s := r.read()
+	s.Status.ObservedGeneration++
+	if err := r.c.Status().Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	want("after what tells nothing")
+	s.Spec.Drain = true
+	if err := r.c.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	want("after a drain")
+	want("and again")
+	if versions["at first"] == versions["after a drain"] || versions["after a drain"] != versions["and again"] {
+		t.Errorf("the versions are %v", versions)
+	}
+}
+
 func TestAReportIsHeldNoLongerThanTheHoldTime(t *testing.T) {
 	const holdTime = 200 * time.Millisecond
 	r := start(t, cluster(t), "127.0.0.1:0", func(r *replica) { r.report.hold = holdTime })

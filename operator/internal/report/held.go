@@ -77,6 +77,10 @@ func (h *Handler) holding(t taken) *held {
 func (r *held) park(rc *fasthttp.RequestCtx) {
 	over := func() { r.waiter.wake(true) }
 	r.waiter.look = func() { r.handler.line.add(r.lookAgain) }
+	if r.handler.table.comes(r.uid) {
+		// Sidecars that come at once, when their replica has ended, come again one after the other.
+		r.hold = r.handler.firstHold(r.hold)
+	}
 	// Reports that come together drift apart.
 	r.timer = time.AfterFunc(r.hold-rand.N(r.hold/10+1), over) //nolint:gosec // any number will do
 	r.parked = r.handler.web.Park(rc, over)

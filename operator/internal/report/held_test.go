@@ -80,33 +80,45 @@ func TestASidecarKeepsItsConnectionOverManyHeldReports(t *testing.T) {
 	}
 }
 
-// When a replica ends, the sidecars that report to it come to another one at once. They come back one after the
+// When a replica ends, the sidecars that report to it come to another one at once. They come again one after the
 // other.
 func TestAFirstReportIsHeldForAPartOfTheTime(t *testing.T) {
-	var asked []time.Duration
+	var parts atomic.Int32
 	r := start(t, cluster(t), "127.0.0.1:0", func(r *replica) {
 		r.report.hold = time.Hour
 		r.report.firstHold = func(hold time.Duration) time.Duration {
-			asked = append(asked, hold)
+			if parts.Add(1); hold != time.Hour {
+				t.Errorf("it is to be a part of %s, want of an hour", hold)
+			}
 			return time.Millisecond
 		}
 	})
 	s := r.sidecar()
-	seen := Answer(r.read(), r.readPod(), &v1alpha1.GameType{}).Version
+	seen := s.say(next(1)).Version // which isn't held
 	said := func(i uint64) *reportapi.Report {
 		return next(i, func(r *reportapi.Report) { r.Seen = seen })
 	}
-	if got := s.say(said(1)).Version; got != seen {
-		t.Errorf("answered with version %q, want %q", got, seen)
+	if got := s.say(said(2)).Version; got != seen || parts.Load() != 1 {
+		t.Errorf("answered with version %q after %d parts, want %q after one", got, parts.Load(), seen)
 	}
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		s.say(said(2))
+		s.say(said(3))
 	}()
-	r.eventually("the second one is held", func() bool { return r.report.held.Load() == 1 })
-	if len(asked) != 1 || asked[0] != time.Hour {
-		t.Errorf("a part was asked for of %v, want one of an hour", asked)
+	r.eventually("the next one is held", func() bool {
+		r.table.mu.Lock()
+		defer r.table.mu.Unlock()
+		e := r.table.entries["server-1"]
+		if e.last.report.Sequence != 3 || e.waiter == nil {
+			return false
+		}
+		e.waiter.mu.Lock()
+		defer e.waiter.mu.Unlock()
+		return !e.waiter.due
+	})
+	if n := parts.Load(); n != 1 {
+		t.Errorf("%d reports are held for a part of the time, want the first", n)
 	}
 	r.stop()
 	<-answered

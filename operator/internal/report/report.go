@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -64,7 +65,7 @@ type Reports struct {
 // New makes the report server.
 func New(o Options) *Reports {
 	t := newTable()
-	d := newDesk(idleTime, takers)
+	d := newDesk(idleTime, takersEach*runtime.GOMAXPROCS(0))
 	w := newWriter(o.Cache, o.Client, t, o.Metrics, o.Log)
 	return &Reports{
 		Writer: w,

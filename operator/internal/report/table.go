@@ -45,6 +45,8 @@ type entry struct {
 	newcomer string
 	since    time.Time
 	waiter   *waiter
+	// came is set once a report of a sidecar that came to this replica was held.
+	came bool
 	// answered is the last answer that was made for the sidecar.
 	answered answered
 	// looks are under way, by their words.
@@ -79,18 +81,18 @@ func newTable() *table { return &table{entries: map[types.UID]*entry{}} }
 
 // take remembers a report, ends the Server's previous report if that is held, and returns the
 // waiter with which this one is held; nil for a report that is older than one that was
-// accepted. First: it is the Server's first one at this replica.
-func (t *table) take(uid types.UID, server types.NamespacedName, s *said) (w *waiter, first bool) {
+// accepted.
+func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entry(uid, server)
 	if !e.accepts(s) {
-		return nil, false
+		return nil
 	}
-	first = e.last == nil
 	e.reply(s)
 	s.since, s.from = s.at, sequence(s.report)
 	if last := e.last; last != nil {
+		e.came = e.came && s.at.Sub(last.at) <= reportapi.FreshFor // else it comes back from another replica
 		if last.podUID == s.podUID && last.report.Game.State == s.report.Game.State {
 			s.since = last.since
 		}
@@ -106,7 +108,7 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) (w *wa
 		e.waiter.wake(true)
 	}
 	e.waiter = newWaiter()
-	return e.waiter, first
+	return e.waiter
 }
 
 // entry is a Server's entry, which is made where there is none. The lock is held.
@@ -153,6 +155,19 @@ func (t *table) announce(uid types.UID, instance string) {
 		e.waiter.wake(true)
 		e.waiter = nil
 	}
+}
+
+// comes notes that a report is held, and reports whether it is the first one since its sidecar came to this
+// replica.
+func (t *table) comes(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[uid]
+	if e == nil || e.came {
+		return false
+	}
+	e.came = true
+	return true
 }
 
 // leave notes that a report is no longer held.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/reportapi"
 )
 
 func ofVersion(number string) *v1alpha1.Server {
@@ -52,4 +53,28 @@ func TestOneAtATimeHasAServersTurn(t *testing.T) {
 	end()
 	<-second
 	waiting.Wait()
+}
+
+// A sidecar that was silent for long reported to another replica meanwhile, most likely.
+func TestASidecarComesOnce(t *testing.T) {
+	t.Parallel()
+	table, at := newTable(), noon
+	take := func(sequence uint64, after time.Duration) {
+		s := report(func(r *reportapi.Report) { r.Sequence = sequence })
+		at = at.Add(after)
+		s.at = at
+		table.take("server-1", lobby1(), s)
+	}
+	if table.comes("server-1") {
+		t.Error("one comes that has said nothing")
+	}
+	for i, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {reportapi.FreshFor, false}, {time.Second, false}, {reportapi.FreshFor + 1, true}, {time.Second, false}} {
+		take(uint64(i+1), step.after)
+		if got := table.comes("server-1"); got != step.want {
+			t.Errorf("report %d is the first one: %t, want %t", i+1, got, step.want)
+		}
+	}
 }

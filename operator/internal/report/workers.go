@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,8 +13,12 @@ const (
 	idleTime = 10 * time.Second
 	// jobsEach is how much one does. They take turns, so that after a peak none would ever wait for long.
 	jobsEach = 1000
-	// patience is for how long work waits for work that came before it.
+	// patience is for how long work waits for work that came before it, besides turnTime for each that waits, too:
+	// some work takes long, and most takes less.
 	patience = time.Second
+	turnTime = time.Millisecond
+	// mostPatience is less than what a sidecar allows beside the time for which its report is held.
+	mostPatience = 4 * time.Second
 )
 
 // desk does short work on goroutines of its own, of which there are as many as work at a time. A
@@ -26,6 +31,7 @@ type desk struct {
 	// waits has one for each of those who wait for their work at the desk, and patience is for how long the
 	// others let those go first.
 	waits    chan struct{}
+	waiting  atomic.Int64
 	patience time.Duration
 }
 
@@ -59,7 +65,9 @@ func (d *desk) admitted() bool {
 		return true
 	default:
 	}
-	late := time.NewTimer(d.patience)
+	others := d.waiting.Add(1) - 1
+	defer d.waiting.Add(-1)
+	late := time.NewTimer(d.patienceFor(others))
 	defer late.Stop()
 	select {
 	case d.waits <- struct{}{}:
@@ -67,6 +75,11 @@ func (d *desk) admitted() bool {
 	case <-late.C:
 		return false
 	}
+}
+
+// patienceFor is for how long work waits after so many others that wait.
+func (d *desk) patienceFor(others int64) time.Duration {
+	return min(d.patience+time.Duration(others)*turnTime, mostPatience)
 }
 
 // begin has something done, and doesn't wait for that.

@@ -24,7 +24,7 @@ func deep(n int) (sum byte) {
 
 func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 	const waiters = 500
-	d := newDesk(time.Millisecond, takers)
+	d := newDesk(time.Millisecond, takersEach)
 	stacks := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -102,6 +102,33 @@ func TestWorkDoesntWaitForLongForWorkThatHangs(t *testing.T) {
 	hangs.Wait()
 }
 
+// Thousands that come at once are few at a time all the same: each waits for those before it.
+func TestWhoWaitsHasPatienceForThoseBefore(t *testing.T) {
+	d := newDesk(time.Millisecond, 1)
+	for others, want := range map[int64]time.Duration{0: time.Second, 1: 1001 * time.Millisecond, 10_000: 4 * time.Second} {
+		if got := d.patienceFor(others); got != want {
+			t.Errorf("after %d others it waits for %s, want %s", others, got, want)
+		}
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() { d.do(func() { close(begun); <-end }) })
+	<-begun
+	for range 10 {
+		all.Go(func() { d.do(func() {}) })
+	}
+	for began := time.Now(); d.waiting.Load() != 10; <-time.After(time.Millisecond) {
+		if time.Since(began) > within {
+			t.Fatalf("%d wait, want 10", d.waiting.Load())
+		}
+	}
+	close(end)
+	all.Wait()
+	if n := d.waiting.Load(); n != 0 {
+		t.Errorf("%d wait in the end", n)
+	}
+}
+
 // After a peak there is work all the time, of which each goroutine gets some before it is idle for long.
 func TestADeskShrinksThoughItHasWork(t *testing.T) {
 	const peak = 50
@@ -127,7 +154,7 @@ func TestADeskShrinksThoughItHasWork(t *testing.T) {
 }
 
 func TestAPanicIsTheCallers(t *testing.T) {
-	d := newDesk(time.Millisecond, takers)
+	d := newDesk(time.Millisecond, takersEach)
 	defer func() {
 		if got := fmt.Sprint(recover()); !strings.Contains(got, "broken") || !strings.Contains(got, "raise") {
 			t.Errorf("the caller panicked with %s, want what its work panicked with, and where", got)
@@ -145,7 +172,7 @@ func raise(what string) { panic(what) }
 
 func TestALineIsWorkedOffByFew(t *testing.T) {
 	const jobs, most = 100, 3
-	l := newLine(newDesk(time.Millisecond, takers), most)
+	l := newLine(newDesk(time.Millisecond, takersEach), most)
 	end := make(chan struct{})
 	var all, busy sync.WaitGroup
 	all.Add(jobs)
@@ -184,7 +211,7 @@ func TestALineIsWorkedOffByFew(t *testing.T) {
 
 func TestALineKeepsItsOrder(t *testing.T) {
 	const jobs = 100
-	l := newLine(newDesk(time.Millisecond, takers), 1)
+	l := newLine(newDesk(time.Millisecond, takersEach), 1)
 	order := make(chan int, jobs)
 	for i := range jobs {
 		l.add(func() { order <- i })

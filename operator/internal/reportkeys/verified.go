@@ -34,7 +34,7 @@ func sumOf(token string) sum {
 	return sum(whole[:])
 }
 
-// find is what a token says that was verified with these keys, and that hasn't expired.
+// find is what a token says that was verified with these keys, and that is good now.
 func (v *verified) find(token sum, with *keys, now time.Time) (c reporttoken.Claim, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -44,7 +44,7 @@ func (v *verified) find(token sum, with *keys, now time.Time) (c reporttoken.Cla
 	if c, ok = v.young[token]; !ok {
 		c, ok = v.old[token]
 	}
-	return c, ok && now.Before(c.Expires)
+	return c, ok && c.ValidAt(now)
 }
 
 // add takes in a token that was verified.

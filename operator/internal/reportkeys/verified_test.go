@@ -48,6 +48,10 @@ func TestAVerifiedTokenIsKept(t *testing.T) {
 	if err := verify(); err != nil {
 		t.Errorf("just before it expires: %v", err)
 	}
+	c.set(began.Add(-time.Hour))
+	if err := verify(); !errors.Is(err, reporttoken.ErrTime) {
+		t.Errorf("an hour before it was signed: %v", err)
+	}
 	c.set(got.Expires)
 	if err := verify(); !errors.Is(err, reporttoken.ErrTime) {
 		t.Errorf("once it has expired: %v", err)
@@ -55,6 +59,11 @@ func TestAVerifiedTokenIsKept(t *testing.T) {
 	c.set(began)
 	if err := verify(); err != nil || !kept() {
 		t.Errorf("it is good: %v; kept: %t", err, kept())
+	}
+	// It isn't verified again.
+	v.verified.young[sumOf(token)] = reporttoken.Claim{Pod: reporttoken.Pod{Name: "marked"}, Expires: began.Add(time.Minute)}
+	if got, err := v.Verify(t.Context(), token); err != nil || got.PodName != "marked" {
+		t.Errorf("what is kept isn't used: it is known as %+v, %v", got, err)
 	}
 	c.change(t, func(s *corev1.Secret) {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.RevokedReportKeysAnnotation, id)
@@ -70,7 +79,7 @@ func TestFewVerifiedTokensAreKept(t *testing.T) {
 	t.Parallel()
 	var v verified
 	with, now := &keys{}, time.Now()
-	claim := reporttoken.Claim{Expires: now.Add(time.Hour)}
+	claim := reporttoken.Claim{Expires: now.Add(4 * time.Minute)}
 	for i := range 5 * mostKept {
 		v.add(sumOf(strconv.Itoa(i)), claim, with, now)
 	}

@@ -70,11 +70,12 @@ func TestATargetThatCantBeReadSaysWhatToChange(t *testing.T) {
 func TestWhatIsWellNamesNobody(t *testing.T) {
 	t.Parallel()
 	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
+	es.Name, es.Spec.ScaleTargetRef.Name = "the-service", "the-target"
 	o := seen.Of(0)
 	o.Scale = planner.Scale{Readiness: v1alpha1.PodReadinessProbe}
 	Set(fixture.At(0), es, o, planner.Findings{}, seen.Plan(fixture.At(0), es, o, planner.Findings{}))
 	for _, c := range es.Status.Conditions {
-		if c.Status == metav1.ConditionTrue && strings.Contains(c.Message, es.Name) {
+		if c.Status == metav1.ConditionTrue && (strings.Contains(c.Message, es.Name) || strings.Contains(c.Message, es.Spec.ScaleTargetRef.Name)) {
 			t.Errorf("%s says %q", c.Type, c.Message)
 		}
 	}
