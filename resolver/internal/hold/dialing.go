@@ -123,8 +123,11 @@ func (p *port) unproven(now time.Time) []netip.AddrPort {
 // space sets when the next dial may be.
 func (p *port) space(now time.Time) {
 	wait := dialPeriod
-	if p.Network == route.UDP {
+	switch quick := p.queue.opts.QuickDials; {
+	case p.Network == route.UDP:
 		wait = datagramPeriods[min(p.tries, len(datagramPeriods))-1]
+	case p.tries <= quickTries && quick != nil && quick.AllowN(now, 1):
+		wait = quickPeriod
 	}
 	p.notBefore = now.Add(wait)
 }

@@ -13,6 +13,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/wake"
@@ -41,6 +43,13 @@ const (
 
 	// dialPeriod is how often a backend that is not up is dialled.
 	dialPeriod = 10 * time.Millisecond
+	// quickPeriod is how often it is at first: a game that begins to listen keeps its first client waiting for half of
+	// that. It is so for quickTries dials, while the dials of all services are few enough.
+	quickPeriod = 3 * time.Millisecond
+	quickTries  = 300
+	// quickRate is how many dials a second may be so, of all services: with hundreds that wake together the dials
+	// would cost more than they save.
+	quickRate, quickBurst = 2000, 200
 	// dialShort bounds most dials: within a cluster an answer takes a few milliseconds, and
 	// waiting longer for a lost one would hide a backend that is up.
 	dialShort = 50 * time.Millisecond
@@ -63,6 +72,9 @@ var datagramPeriods = []time.Duration{
 	20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond,
 	160 * time.Millisecond, 320 * time.Millisecond, 1050 * time.Millisecond,
 }
+
+// NewQuickDials bounds the dials that many queues make more often than others.
+func NewQuickDials() *rate.Limiter { return rate.NewLimiter(quickRate, quickBurst) }
 
 // Errors of Hold.
 var (

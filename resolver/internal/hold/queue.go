@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -24,6 +25,8 @@ type Options struct {
 	Waker Waker
 	// Dial connects to backends; nil: conn.Dial.
 	Dial DialFunc
+	// QuickDials bounds how many dials are made more often at first; nil: none are.
+	QuickDials *rate.Limiter
 	// Protocols are asked where they can find out more about a backend than that it takes
 	// connections. Told is called with what such a backend reports about itself.
 	Protocols map[v1alpha1.Protocol]proto.Protocol

@@ -41,7 +41,7 @@ func New(shared *Shared, r *route.Route) *Service {
 	s := &Service{Shared: shared, Held: shared.Held.Share()}
 	s.route.Store(r)
 	s.Queue = hold.New(r, hold.Options{
-		Waker: shared.Waker, Protocols: shared.Protocols, Learnt: s.learnt, Metrics: shared.Metrics, Log: shared.Log,
+		Waker: shared.Waker, QuickDials: shared.quickDials, Protocols: shared.Protocols, Learnt: s.learnt, Metrics: shared.Metrics, Log: shared.Log,
 	})
 	return s
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/resolver/internal/accesslog"
@@ -91,7 +92,9 @@ type Shared struct {
 	// asks bounds how many backends are asked to describe themselves at once, and fetches how
 	// many are asked clients' questions. QueryTimeout bounds how long each may take.
 	asks, fetches chan struct{}
-	QueryTimeout  time.Duration
+	// quickDials bounds the dials that look for backends more often at first.
+	quickDials   *rate.Limiter
+	QueryTimeout time.Duration
 }
 
 // NewShared makes what services share.
@@ -115,6 +118,7 @@ func NewShared(o Options) *Shared {
 		Options: o, Held: conn.NewBudget(o.MaxHeldBytes),
 		files: guard.NewShare(o.MaxFiles), udpSessions: guard.NewShare(o.MaxUDPSessions),
 		asks: make(chan struct{}, parallelAsks), fetches: make(chan struct{}, parallelFetches), QueryTimeout: query.Timeout,
+		quickDials: hold.NewQuickDials(),
 	}
 	s.Stalled = s.Held.Part(o.MaxHeldBytes / stalledPart)
 	s.Context, s.cancel = context.WithCancel(context.Background())
