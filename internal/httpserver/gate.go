@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
 
@@ -25,6 +26,10 @@ const (
 	tooManyOfCaller = "too_many_of_caller"
 )
 
+// turn is how many connections are accepted before others get the processor: each has a goroutine that wants it,
+// and thousands that come at once would be served before everybody who is there already.
+const turn = 16
+
 // gate is a listener that survives errors until it is closed, and that bounds the connections,
 // in total and for each caller's address. Beyond a bound the connection that has waited longest
 // for its caller makes room, so that nobody can keep others out by filling the gate. While a
@@ -37,6 +42,8 @@ type gate struct {
 	done           chan struct{}
 	end            sync.Once
 	ended          error
+	// accepted is Accept's alone.
+	accepted int
 
 	mu      sync.Mutex
 	open    int
@@ -84,6 +91,9 @@ func (g *gate) Accept() (net.Conn, error) {
 		c, err := g.accept()
 		if err != nil {
 			return nil, err
+		}
+		if g.accepted++; g.accepted%turn == 0 {
+			runtime.Gosched()
 		}
 		if admitted := g.admit(c); admitted != nil {
 			return admitted, nil

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +50,41 @@ func TestNoAcceptErrorEndsTheServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// crowd is a listener at which there is always one more connection.
+type crowd struct{ net.Listener }
+
+func (crowd) Accept() (net.Conn, error) {
+	c, _ := net.Pipe()
+	return c, nil
+}
+
+// Each connection has a goroutine that wants the processor: those of thousands that come at once would all be there
+// before anybody else's turn.
+func TestOthersHaveTheirTurnWhileManyConnect(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const turns = 4
+	g := newGate(crowd{}, turns*turn, turns*turn, nil, logr.Discard())
+	var had atomic.Int32
+	var others sync.WaitGroup
+	others.Go(func() {
+		for range turns {
+			had.Add(1)
+			runtime.Gosched()
+		}
+	})
+	for range turns * turn {
+		c, err := g.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+	if n := had.Load(); n < turns/2 {
+		t.Errorf("others had %d turns while %d connected, want about %d", n, turns*turn, turns)
+	}
+	others.Wait()
 }
 
 // A server that can't accept stops when it is told to.
