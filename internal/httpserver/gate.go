@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -42,8 +43,7 @@ type gate struct {
 	done           chan struct{}
 	end            sync.Once
 	ended          error
-	// accepted is Accept's alone.
-	accepted int
+	accepted       atomic.Uint64
 
 	mu      sync.Mutex
 	open    int
@@ -92,7 +92,7 @@ func (g *gate) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if g.accepted++; g.accepted%turn == 0 {
+		if g.accepted.Add(1)%turn == 0 {
 			runtime.Gosched()
 		}
 		if admitted := g.admit(c); admitted != nil {

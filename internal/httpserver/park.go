@@ -302,6 +302,12 @@ func (c *again) Close() error {
 	return c.Conn.Close()
 }
 
+// CameBack reports whether a parked request was answered on a request's connection before.
+func CameBack(ctx *fasthttp.RequestCtx) bool {
+	_, is := ctx.Conn().(*again)
+	return is
+}
+
 // returned is the listener of those connections.
 type returned struct {
 	server *Server

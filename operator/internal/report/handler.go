@@ -78,7 +78,11 @@ func (h *Handler) mayBeLarge(header *fasthttp.RequestHeader) bool {
 // serve has all that needs a large stack done at the desk: for as long as its connection lasts, its own
 // goroutine has a small one. While a report is held it has none at all.
 func (h *Handler) serve(rc *fasthttp.RequestCtx) {
-	h.desk.do(func() {
+	lane := &h.desk.newcomers
+	if httpserver.CameBack(rc) {
+		lane = &h.desk.regulars
+	}
+	h.desk.do(lane, func() {
 		t := h.take(rc)
 		if t.waiter != nil {
 			r := h.holding(t)

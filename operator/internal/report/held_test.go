@@ -124,6 +124,24 @@ func TestAFirstReportIsHeldForAPartOfTheTime(t *testing.T) {
 	<-answered
 }
 
+// One that has reported on its connection before may have been asked whether its Server may be deleted now.
+func TestASidecarThatIsHereDoesntStandBehindThoseThatCome(t *testing.T) {
+	r := start(t, cluster(t), "127.0.0.1:0", func(r *replica) {
+		r.report.hold, r.report.desk.newcomers.patience = time.Millisecond, time.Hour
+	})
+	s := r.sidecar()
+	seen := s.say(next(1)).Version
+	s.say(next(2, func(r *reportapi.Report) { r.Seen = seen }))
+	places := r.report.desk.newcomers.places
+	for range cap(places) {
+		places <- struct{}{}
+	}
+	s.say(next(3, func(r *reportapi.Report) { r.Seen = seen }))
+	if n := s.dials.Load(); n != 1 {
+		t.Errorf("it dialled %d times, want once", n)
+	}
+}
+
 // Whatever happens at once, a report is answered once, and none stays.
 func TestAHeldReportIsAnsweredOnceInAStorm(t *testing.T) {
 	r := start(t, cluster(t), "127.0.0.1:0", func(r *replica) { r.report.hold = 3 * time.Millisecond })

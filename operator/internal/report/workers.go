@@ -17,8 +17,8 @@ const (
 	// some work takes long, and most takes less.
 	patience = time.Second
 	turnTime = time.Millisecond
-	// mostPatience is less than what a sidecar allows beside the time for which its report is held.
-	mostPatience = 4 * time.Second
+	// mostTurns bounds that: both are less than what a sidecar allows beside the time for which its report is held.
+	mostTurns = 3 * time.Second
 )
 
 // desk does short work on goroutines of its own, of which there are as many as work at a time. A
@@ -28,9 +28,16 @@ const (
 type desk struct {
 	work chan job
 	idle time.Duration
-	// waits has one for each of those who wait for their work at the desk, and patience is for how long the
-	// others let those go first.
-	waits    chan struct{}
+	// newcomers are sidecars that have just connected, and regulars those that have reported on their connection
+	// before: who is asked whether a Server may be deleted now doesn't stand behind thousands that come at once.
+	newcomers, regulars lane
+}
+
+// lane is where work waits for work that came before it.
+type lane struct {
+	// places has one for each whose work is done, and waiting counts those that wait for one. Patience is for how
+	// long each does at least before it goes ahead.
+	places   chan struct{}
 	waiting  atomic.Int64
 	patience time.Duration
 }
@@ -40,17 +47,20 @@ type job struct {
 	done chan error // gets what it panicked with, and where, or nil
 }
 
-// newDesk makes one at which so many have work done for them at a time.
+// newDesk makes one at which so many of each lane have work done for them at a time.
 func newDesk(idle time.Duration, most int) *desk {
-	return &desk{work: make(chan job), idle: idle, waits: make(chan struct{}, most), patience: patience}
+	return &desk{
+		work: make(chan job), idle: idle,
+		newcomers: lane{places: make(chan struct{}, most), patience: patience}, regulars: lane{places: make(chan struct{}, most), patience: patience},
+	}
 }
 
-// do has something done, and waits for that. It is done once there are few others, or after patience: thousands
-// of sidecars that come at once, when their replica has ended, would have everything else of the process wait for
-// all of them. A panic is the caller's.
-func (d *desk) do(f func()) {
-	if d.admitted() {
-		defer func() { <-d.waits }()
+// do has something done, and waits for that. It is done once there are few others of its lane, or after patience:
+// thousands of sidecars that come at once, when their replica has ended, would have everything else of the process
+// wait for all of them. A panic is the caller's.
+func (d *desk) do(l *lane, f func()) {
+	if l.admitted() {
+		defer func() { <-l.places }()
 	}
 	if panicked := <-d.begin(f); panicked != nil {
 		panic(panicked) //nolint:forbidigo // who serves the call recovers it, as if it had done the work
@@ -59,18 +69,18 @@ func (d *desk) do(f func()) {
 
 // admitted waits until there are few others, and reports whether there are: those may be tokens of strangers, each
 // of which waits until the cluster's keys are read.
-func (d *desk) admitted() bool {
+func (l *lane) admitted() bool {
 	select {
-	case d.waits <- struct{}{}:
+	case l.places <- struct{}{}:
 		return true
 	default:
 	}
-	others := d.waiting.Add(1) - 1
-	defer d.waiting.Add(-1)
-	late := time.NewTimer(d.patienceFor(others))
+	others := l.waiting.Add(1) - 1
+	defer l.waiting.Add(-1)
+	late := time.NewTimer(l.patienceFor(others))
 	defer late.Stop()
 	select {
-	case d.waits <- struct{}{}:
+	case l.places <- struct{}{}:
 		return true
 	case <-late.C:
 		return false
@@ -78,8 +88,8 @@ func (d *desk) admitted() bool {
 }
 
 // patienceFor is for how long work waits after so many others that wait.
-func (d *desk) patienceFor(others int64) time.Duration {
-	return min(d.patience+time.Duration(others)*turnTime, mostPatience)
+func (l *lane) patienceFor(others int64) time.Duration {
+	return l.patience + min(time.Duration(others)*turnTime, mostTurns)
 }
 
 // begin has something done, and doesn't wait for that.

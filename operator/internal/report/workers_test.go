@@ -37,7 +37,7 @@ func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 	for range waiters {
 		did.Add(1)
 		ended.Go(func() {
-			d.do(func() { deep(64) })
+			d.do(&d.newcomers, func() { deep(64) })
 			did.Done()
 			<-end
 		})
@@ -55,13 +55,13 @@ func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 func TestFewWorkAtADeskAtATime(t *testing.T) {
 	const most, all = 4, 100
 	d := newDesk(time.Millisecond, most)
-	d.patience = time.Minute
+	d.newcomers.patience = time.Minute
 	var now, peak atomic.Int32
 	began, goOn := make(chan struct{}), make(chan struct{})
 	var done sync.WaitGroup
 	for range all {
 		done.Go(func() {
-			d.do(func() {
+			d.do(&d.newcomers, func() {
 				peak.Store(max(peak.Load(), now.Add(1)))
 				began <- struct{}{}
 				<-goOn
@@ -86,13 +86,13 @@ func TestFewWorkAtADeskAtATime(t *testing.T) {
 // Whose token is checked with keys that can't be read keeps nobody waiting for long.
 func TestWorkDoesntWaitForLongForWorkThatHangs(t *testing.T) {
 	d := newDesk(time.Millisecond, 1)
-	d.patience = 10 * time.Millisecond
+	d.newcomers.patience = 10 * time.Millisecond
 	began, end := make(chan struct{}), make(chan struct{})
 	var hangs sync.WaitGroup
-	hangs.Go(func() { d.do(func() { close(began); <-end }) })
+	hangs.Go(func() { d.do(&d.newcomers, func() { close(began); <-end }) })
 	<-began
 	done := make(chan struct{})
-	go d.do(func() { close(done) })
+	go d.do(&d.newcomers, func() { close(done) })
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
@@ -106,27 +106,47 @@ func TestWorkDoesntWaitForLongForWorkThatHangs(t *testing.T) {
 func TestWhoWaitsHasPatienceForThoseBefore(t *testing.T) {
 	d := newDesk(time.Millisecond, 1)
 	for others, want := range map[int64]time.Duration{0: time.Second, 1: 1001 * time.Millisecond, 10_000: 4 * time.Second} {
-		if got := d.patienceFor(others); got != want {
+		if got := d.newcomers.patienceFor(others); got != want {
 			t.Errorf("after %d others it waits for %s, want %s", others, got, want)
 		}
 	}
 	begun, end := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
-	all.Go(func() { d.do(func() { close(begun); <-end }) })
+	all.Go(func() { d.do(&d.newcomers, func() { close(begun); <-end }) })
 	<-begun
 	for range 10 {
-		all.Go(func() { d.do(func() {}) })
+		all.Go(func() { d.do(&d.newcomers, func() {}) })
 	}
-	for began := time.Now(); d.waiting.Load() != 10; <-time.After(time.Millisecond) {
+	for began := time.Now(); d.newcomers.waiting.Load() != 10; <-time.After(time.Millisecond) {
 		if time.Since(began) > within {
-			t.Fatalf("%d wait, want 10", d.waiting.Load())
+			t.Fatalf("%d wait, want 10", d.newcomers.waiting.Load())
 		}
 	}
 	close(end)
 	all.Wait()
-	if n := d.waiting.Load(); n != 0 {
+	if n := d.newcomers.waiting.Load(); n != 0 {
 		t.Errorf("%d wait in the end", n)
 	}
+}
+
+// Who is asked whether a Server may be deleted now has a second to reply.
+func TestRegularsDontStandBehindNewcomers(t *testing.T) {
+	d := newDesk(time.Millisecond, 1)
+	d.newcomers.patience = time.Minute
+	begun, end := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() { d.do(&d.newcomers, func() { close(begun); <-end }) })
+	<-begun
+	all.Go(func() { d.do(&d.newcomers, func() {}) })
+	did := make(chan struct{})
+	all.Go(func() { d.do(&d.regulars, func() { close(did) }) })
+	select {
+	case <-did:
+	case <-time.After(within):
+		t.Error("who was here before waits for one that has just come")
+	}
+	close(end)
+	all.Wait()
 }
 
 // After a peak there is work all the time, of which each goroutine gets some before it is idle for long.
@@ -138,7 +158,7 @@ func TestADeskShrinksThoughItHasWork(t *testing.T) {
 	busy.Add(peak)
 	for range peak {
 		all.Go(func() {
-			d.do(func() {
+			d.do(&d.newcomers, func() {
 				busy.Done()
 				busy.Wait() // so that each has a goroutine of its own
 			})
@@ -146,7 +166,7 @@ func TestADeskShrinksThoughItHasWork(t *testing.T) {
 	}
 	all.Wait()
 	for range 2 * peak * jobsEach {
-		d.do(func() {})
+		d.do(&d.newcomers, func() {})
 	}
 	if left := runtime.NumGoroutine() - before; left > 2 {
 		t.Errorf("%d goroutines are there for one job at a time, which %d had needed at once", left, peak)
@@ -160,12 +180,12 @@ func TestAPanicIsTheCallers(t *testing.T) {
 			t.Errorf("the caller panicked with %s, want what its work panicked with, and where", got)
 		}
 		done := false
-		d.do(func() { done = true })
+		d.do(&d.newcomers, func() { done = true })
 		if !done {
 			t.Error("nothing is done after a panic")
 		}
 	}()
-	d.do(func() { raise("broken") })
+	d.do(&d.newcomers, func() { raise("broken") })
 }
 
 func raise(what string) { panic(what) }
