@@ -65,7 +65,7 @@ func (p *port) update(now *route.Port) {
 	p.group()
 	if changed {
 		p.tries, p.failures = 0, 0
-		p.notBefore = time.Time{}
+		p.notBefore, p.quickUntil = time.Time{}, time.Time{}
 		p.refuted = false
 	}
 	if p.dialing {

@@ -67,7 +67,7 @@ func (p *port) dialLoop() {
 		if p.refuted {
 			querier = nil // a server that is ready need not answer queries
 		}
-		p.space(now)
+		p.space(now, min(dialWidth, len(candidates)))
 		q.mu.Unlock()
 		if p.Network == route.UDP {
 			p.tryDatagram(ticket, candidates[(tries-1)%len(candidates)])
@@ -120,13 +120,16 @@ func (p *port) unproven(now time.Time) []netip.AddrPort {
 	return out
 }
 
-// space sets when the next dial may be.
-func (p *port) space(now time.Time) {
+// space sets when the next dials may be, after so many that are made at once.
+func (p *port) space(now time.Time, dials int) {
+	if p.quickUntil.IsZero() {
+		p.quickUntil = now.Add(quickTime)
+	}
 	wait := dialPeriod
 	switch quick := p.queue.opts.QuickDials; {
 	case p.Network == route.UDP:
 		wait = datagramPeriods[min(p.tries, len(datagramPeriods))-1]
-	case p.tries <= quickTries && quick != nil && quick.AllowN(now, 1):
+	case quick != nil && now.Before(p.quickUntil) && quick.AllowN(now, dials):
 		wait = quickPeriod
 	}
 	p.notBefore = now.Add(wait)
@@ -250,8 +253,9 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int, querier proto.Que
 		q.mu.Lock()
 		p.reached(d.address)
 		p.tries = 0
-		if p.probed {
-			p.notBefore = time.Time{} // those that come back set the next dial
+		p.notBefore = time.Time{} // those that come back set the next dial
+		if !p.probed {
+			p.notBefore = time.Now().Add(dialPeriod)
 		}
 		if q.route.Balance != "" && len(candidates) > 1 {
 			// Being the first to answer is no reason to be chosen.

@@ -13,26 +13,35 @@ import (
 func TestTheFirstDialsAreQuick(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	few, none := rate.NewLimiter(0, 1), rate.NewLimiter(0, 0)
 	for name, c := range map[string]struct {
 		network route.Network
 		quick   *rate.Limiter
-		tries   int
+		until   time.Time
+		dials   int
 		want    time.Duration
 	}{
-		"the first":                   {route.TCP, few, 1, quickPeriod},
-		"the next of so many":         {route.TCP, none, 2, dialPeriod},
-		"where nothing bounds them":   {route.TCP, nil, 1, dialPeriod},
-		"the last that is quick":      {route.TCP, NewQuickDials(), quickTries, quickPeriod},
-		"of one that takes long":      {route.TCP, NewQuickDials(), quickTries + 1, dialPeriod},
-		"a datagram has its own time": {route.UDP, NewQuickDials(), 2, datagramPeriods[1]},
+		"the first":                   {route.TCP, rate.NewLimiter(0, 2), time.Time{}, 2, quickPeriod},
+		"more than may be":            {route.TCP, rate.NewLimiter(0, 2), time.Time{}, 3, dialPeriod},
+		"where nothing bounds them":   {route.TCP, nil, time.Time{}, 1, dialPeriod},
+		"in time":                     {route.TCP, NewQuickDials(), now.Add(1), 1, quickPeriod},
+		"of one that takes long":      {route.TCP, NewQuickDials(), now, 1, dialPeriod},
+		"a datagram has its own time": {route.UDP, NewQuickDials(), time.Time{}, 1, datagramPeriods[1]},
 	} {
-		p := port{queue: &Queue{opts: Options{QuickDials: c.quick}}, PortID: PortID{"game", c.network}, tries: c.tries}
-		if p.space(now); p.notBefore.Sub(now) != c.want {
+		p := port{queue: &Queue{opts: Options{QuickDials: c.quick}}, PortID: PortID{"game", c.network}, tries: 2, quickUntil: c.until}
+		if p.space(now, c.dials); p.notBefore.Sub(now) != c.want {
 			t.Errorf("%s: the next dial comes after %s, want %s", name, p.notBefore.Sub(now), c.want)
 		}
+		if c.until.IsZero() && !p.quickUntil.Equal(now.Add(quickTime)) {
+			t.Errorf("%s: they are quick for %s", name, p.quickUntil.Sub(now))
+		}
 	}
-	if few.Allow() {
-		t.Error("a quick dial isn't counted")
+	// Another container is behind the address, or somebody was delivered.
+	p := port{queue: &Queue{}, quickUntil: now}
+	if p.update(&route.Port{Backends: []route.Backend{backendAt(1, "a")}}); !p.quickUntil.IsZero() {
+		t.Error("a new backend isn't dialled quickly")
+	}
+	p.quickUntil = now
+	if p.delivered(); !p.quickUntil.IsZero() {
+		t.Error("after a delivery the next dial isn't quick")
 	}
 }

@@ -44,9 +44,9 @@ const (
 	// dialPeriod is how often a backend that is not up is dialled.
 	dialPeriod = 10 * time.Millisecond
 	// quickPeriod is how often it is at first: a game that begins to listen keeps its first client waiting for half of
-	// that. It is so for quickTries dials, while the dials of all services are few enough.
+	// that. It is so for quickTime, while the dials of all services are few enough.
 	quickPeriod = 3 * time.Millisecond
-	quickTries  = 300
+	quickTime   = time.Second
 	// quickRate is how many dials a second may be so, of all services: with hundreds that wake together the dials
 	// would cost more than they save.
 	quickRate, quickBurst = 2000, 200

@@ -45,6 +45,8 @@ type port struct {
 	// how often since then clients came back from a backend.
 	notBefore       time.Time
 	tries, failures int
+	// quickUntil is until when the dials are quick; zero: none has been made.
+	quickUntil time.Time
 	// addressAt and upAt are when the first client that waits now could have been sent to an
 	// address, and to a backend that was up.
 	addressAt, upAt time.Time
@@ -90,7 +92,7 @@ func (p *port) take(t *Ticket) {
 // delivered notes the stages of the first delivery since clients began to wait.
 func (p *port) delivered() {
 	q := p.queue
-	p.tries, p.failures = 0, 0
+	p.tries, p.failures, p.quickUntil = 0, 0, time.Time{}
 	if p.upAt.IsZero() {
 		return
 	}

@@ -92,9 +92,9 @@ type Shared struct {
 	// asks bounds how many backends are asked to describe themselves at once, and fetches how
 	// many are asked clients' questions. QueryTimeout bounds how long each may take.
 	asks, fetches chan struct{}
+	QueryTimeout  time.Duration
 	// quickDials bounds the dials that look for backends more often at first.
-	quickDials   *rate.Limiter
-	QueryTimeout time.Duration
+	quickDials *rate.Limiter
 }
 
 // NewShared makes what services share.
