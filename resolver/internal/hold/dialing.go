@@ -253,8 +253,9 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int, querier proto.Que
 		q.mu.Lock()
 		p.reached(d.address)
 		p.tries = 0
-		p.notBefore = time.Time{} // those that come back set the next dial
-		if !p.probed {
+		if p.probed {
+			p.notBefore = time.Time{} // those that come back set the next dial
+		} else {
 			p.notBefore = time.Now().Add(dialPeriod)
 		}
 		if q.route.Balance != "" && len(candidates) > 1 {

@@ -45,3 +45,21 @@ func TestTheFirstDialsAreQuick(t *testing.T) {
 		t.Error("after a delivery the next dial isn't quick")
 	}
 }
+
+// A server that takes connections and nothing that was held is dialled no more often than one that takes none.
+func TestADialThatSucceedsIsFollowedByNoQuickOne(t *testing.T) {
+	t.Parallel()
+	q := newProbedQueue(t, route.Backend{})
+	q.opts.QuickDials = NewQuickDials()
+	r := q.route(route.Backend{})
+	r.Ports[0].Probed = false
+	q.Update(r)
+	began := time.Now()
+	q.hold()
+	q.wantMade("at once", 1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if next := q.port(probedPort).notBefore.Sub(began); next < dialPeriod {
+		t.Errorf("the next dial comes %s after the client, want %s at least", next, dialPeriod)
+	}
+}
