@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,12 +38,15 @@ type recorder struct {
 	changes []change
 }
 
+// recorded are lists of the kinds that a recorder watches.
+func recorded() []client.ObjectList {
+	return []client.ObjectList{&v1alpha1.ElasticServiceList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{}}
+}
+
 func record(t *testing.T, c client.WithWatch, namespace string) *recorder {
 	t.Helper()
 	r := &recorder{}
-	for _, list := range []client.ObjectList{
-		&v1alpha1.ElasticServiceList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &discoveryv1.EndpointSliceList{},
-	} {
+	for _, list := range recorded() {
 		// Past the test's own end, so that a failure's history is whole.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 		w, err := c.Watch(ctx, list, client.InNamespace(namespace))
@@ -113,17 +118,40 @@ func (w *world) must(what string, within time.Duration, after uint64, pass func(
 	return found
 }
 
-// count counts the changes after a revision that pass.
-func (r *recorder) count(after uint64, pass func(change) bool) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// count counts the changes after a revision that pass, up to now.
+func (w *world) count(after uint64, pass func(change) bool) int {
+	w.t.Helper()
+	w.seeAll()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	n := 0
-	for _, c := range r.changes {
+	for _, c := range w.changes {
 		if c.revision > after && pass(c) {
 			n++
 		}
 	}
 	return n
+}
+
+// seeAll waits until the recorder has seen the last write to each object that there is.
+// Each kind has its own watch, and any of them may be behind what a read returned.
+func (w *world) seeAll() {
+	w.t.Helper()
+	for _, list := range recorded() {
+		if err := w.c.List(w.t.Context(), list, client.InNamespace(w.ns)); err != nil {
+			w.t.Fatalf("list %T: %v", list, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			version := o.(client.Object).GetResourceVersion()
+			w.must(fmt.Sprintf("revision %s in %T", version, list), promptly, 0, func(c change) bool {
+				return c.object.GetResourceVersion() == version
+			})
+			return nil
+		})
+		if err != nil {
+			w.t.Fatalf("read %T: %v", list, err)
+		}
+	}
 }
 
 // writesTo passes every change of a Deployment's spec.

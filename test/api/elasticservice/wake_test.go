@@ -232,8 +232,9 @@ func TestAwakeServersTakeOverFromTheResolvers(t *testing.T) {
 	w.servers("lobby", server)
 	w.clients(0, 2, 0)
 	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
-	if c, ok := w.firstAfter(0, toEndpoints("lobby", resolversAre(keepsClients))); !ok || c.revision < before {
-		t.Errorf("the resolvers stopped taking clients at revision %d, before the server was up at %d", c.revision, before)
+	handedOver := w.must("resolvers that take no clients", promptly, 0, toEndpoints("lobby", resolversAre(keepsClients)))
+	if handedOver.revision < before {
+		t.Errorf("the resolvers stopped taking clients at revision %d, before the server was up at %d", handedOver.revision, before)
 	}
 	r := cluster.resolvers.members
 	started := time.Now()
