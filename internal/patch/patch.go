@@ -5,10 +5,12 @@ package patch
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -41,9 +43,23 @@ func Status(ctx context.Context, c client.Client, original, changed client.Objec
 	if equality.Semantic.DeepEqual(original, changed) {
 		return false, nil
 	}
-	p := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
-	if err := c.Status().Patch(ctx, changed, p); err != nil {
+	// Both are written as JSON and compared, so only what a status' write may change is given to that.
+	data, err := client.MergeFromWithOptions(statusOf(original), client.MergeFromWithOptimisticLock{}).Data(statusOf(changed))
+	if err != nil {
+		return false, fmt.Errorf("compare the status of %s: %w", client.ObjectKeyFromObject(changed), err)
+	}
+	if err := c.Status().Patch(ctx, changed, client.RawPatch(types.MergePatchType, data)); err != nil {
 		return false, fmt.Errorf("write the status of %s: %w", client.ObjectKeyFromObject(changed), err)
 	}
 	return true, nil
+}
+
+// statusOf is an object that has another's status and resource version alone.
+func statusOf(o client.Object) client.Object {
+	from := reflect.ValueOf(o).Elem()
+	reduced := reflect.New(from.Type())
+	reduced.Elem().FieldByName("Status").Set(from.FieldByName("Status"))
+	object := reduced.Interface().(client.Object) //nolint:forcetypeassert // it has o's type
+	object.SetResourceVersion(o.GetResourceVersion())
+	return object
 }
