@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// keepTime is how long a token that was verified is kept at least: a sidecar uses one for a minute, with which
+	// keepTime is how long a token that was verified is kept at least: a sidecar uses one for two minutes, with which
 	// it reports every 20 seconds.
-	keepTime = 40 * time.Second
+	keepTime = 80 * time.Second
 	// mostKept bounds how many are kept of one such time.
 	mostKept = 20_000
 )
