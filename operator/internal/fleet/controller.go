@@ -32,6 +32,8 @@ type Reconciler struct {
 	// Client reads from the cache, which has the index of SetupIndexes, and writes
 	// to the API server.
 	Client client.Client
+	// Servers are those in that cache.
+	Servers Servers
 	// Live reads from the API server; nil: disks that earlier Servers left aren't looked for.
 	Live client.Reader
 	// Events takes the events for users.
@@ -75,14 +77,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 
 	// Observe the Servers that the Fleet owns, as the cache has them, and the pending writes
 	// that it doesn't show. The objects are only read.
-	var list v1alpha1.ServerList
-	err = r.Client.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.UnsafeDisableDeepCopy)
+	objects, err := r.Servers.Find(f.Namespace, IndexOwner, string(f.UID))
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the Servers of Fleet %s: %w", client.ObjectKeyFromObject(f), err)
 	}
-	servers := make([]server, len(list.Items))
-	for i := range list.Items {
-		servers[i] = observe(&list.Items[i])
+	servers := make([]server, len(objects))
+	for i := range objects {
+		servers[i] = observe(objects[i])
 	}
 	var pendingFor time.Duration
 	if len(m.writes) > 0 {
@@ -92,7 +93,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		r.observeHolders(f, servers)
 	}
 	if len(servers)+len(m.compared) > 0 {
-		m.markOutdated(f, servers, list.Items)
+		m.markOutdated(f, servers, objects)
 	}
 	if len(m.starts) > 0 {
 		m.starts.up(now, servers)
@@ -192,6 +193,12 @@ func (o outcome) failure(f *v1alpha1.Fleet) error {
 		return nil
 	}
 	return fmt.Errorf("bring Fleet %s to %d Servers: %w", client.ObjectKeyFromObject(f), ptr.Deref(f.Spec.Replicas, 1), o.failed)
+}
+
+// Servers finds Servers by a field that the cache has an index over. They are the cache's own and must not be
+// changed. A cachestore.Store is one.
+type Servers interface {
+	Find(namespace, field, value string) ([]*v1alpha1.Server, error)
 }
 
 // Allocations knows which Servers Allocations have.

@@ -20,7 +20,7 @@ type comparison struct {
 // Server's hash decides. Where it differs, or an older Server has none, the Server that would
 // be created is compared with the cached object: a newer version of the API may have given both
 // templates another default.
-func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1alpha1.Server) {
+func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []*v1alpha1.Server) {
 	var cached map[types.UID]*v1alpha1.Server
 	var desired *v1alpha1.Server
 	compared := make(map[types.UID]comparison)
@@ -47,10 +47,10 @@ func (m *state) markOutdated(f *v1alpha1.Fleet, servers []server, objects []v1al
 	m.compared = compared
 }
 
-func byUID(objects []v1alpha1.Server) map[types.UID]*v1alpha1.Server {
+func byUID(objects []*v1alpha1.Server) map[types.UID]*v1alpha1.Server {
 	found := make(map[types.UID]*v1alpha1.Server, len(objects))
 	for i := range objects {
-		found[objects[i].UID] = &objects[i]
+		found[objects[i].UID] = objects[i]
 	}
 	return found
 }

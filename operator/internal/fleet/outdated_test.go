@@ -56,7 +56,7 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 			m.follow(f)
 			for range 2 { // The second time it is remembered.
 				servers := []server{observe(object)}
-				if m.markOutdated(f, servers, []v1alpha1.Server{*object}); servers[0].outdated != test.want {
+				if m.markOutdated(f, servers, []*v1alpha1.Server{object}); servers[0].outdated != test.want {
 					t.Errorf("outdated is %t, want %t", servers[0].outdated, test.want)
 				}
 			}
@@ -73,7 +73,7 @@ func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2"
 	m := &state{}
 	m.follow(f)
-	m.markOutdated(f, []server{observe(object)}, []v1alpha1.Server{*object})
+	m.markOutdated(f, []server{observe(object)}, []*v1alpha1.Server{object})
 	if len(m.compared) != 1 {
 		t.Fatalf("%d comparisons are remembered, want 1", len(m.compared))
 	}
@@ -81,7 +81,7 @@ func TestAComparisonIsRememberedAsLongAsItsServerIsThere(t *testing.T) {
 	object.Spec.Template.Spec.Containers[0].Image = "game:2"
 	object.Generation++
 	servers := []server{observe(object)}
-	if m.markOutdated(f, servers, []v1alpha1.Server{*object}); servers[0].outdated {
+	if m.markOutdated(f, servers, []*v1alpha1.Server{object}); servers[0].outdated {
 		t.Error("it is outdated though its spec is what the template makes")
 	}
 	if m.markOutdated(f, nil, nil); len(m.compared) != 0 {

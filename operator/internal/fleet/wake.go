@@ -35,7 +35,7 @@ const (
 // Empty reports whether a Fleet has no Servers, as far as the cache knows.
 func Empty(ctx context.Context, cached client.Reader, f *v1alpha1.Fleet) bool {
 	var list v1alpha1.ServerList
-	err := cached.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.UnsafeDisableDeepCopy)
+	err := cached.List(ctx, &list, client.InNamespace(f.Namespace), client.MatchingFields{IndexOwner: string(f.UID)}, client.Limit(1), client.UnsafeDisableDeepCopy)
 	return err == nil && len(list.Items) == 0
 }
 

@@ -33,6 +33,7 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/internal/cachestore"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/httpserver"
 	"dormouse.dev/dormouse/internal/objectmetrics"
@@ -91,7 +92,8 @@ func Scheme() (*runtime.Scheme, error) {
 func Run(ctx context.Context, p program.Process, config *rest.Config, o options.Options) error {
 	// The API server's priority and fairness limits the rate, and does it better.
 	config.QPS = -1
-	plain, err := newManager(config, o)
+	stored := &cachestore.Store[*v1alpha1.Server]{}
+	plain, err := newManager(config, o, stored)
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupFleets(ctx, mgr, allocator, p.Errors); err != nil {
+	if err := setupFleets(ctx, mgr, stored, allocator, p.Errors); err != nil {
 		return err
 	}
 	if err := setupGameTypes(ctx, mgr, p.Errors); err != nil {
@@ -276,7 +278,7 @@ func watchForWakes(ctx context.Context, c cache.Cache, counted *metrics.Informer
 	return nil
 }
 
-func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
+func newManager(config *rest.Config, o options.Options, stored *cachestore.Store[*v1alpha1.Server]) (ctrl.Manager, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, err
@@ -332,6 +334,7 @@ func newManager(config *rest.Config, o options.Options) (ctrl.Manager, error) {
 			DefaultTransform:  cache.TransformStripManagedFields(),
 			DefaultNamespaces: o.Namespaces.Cached(),
 			ByObject:          byObject,
+			NewInformer:       stored.NewInformer,
 		},
 	})
 	if err != nil {
@@ -480,11 +483,11 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 	return r, nil
 }
 
-func setupFleets(ctx context.Context, mgr ctrl.Manager, allocations fleet.Allocations, reporter *errortracking.Reporter) error {
+func setupFleets(ctx context.Context, mgr ctrl.Manager, stored fleet.Servers, allocations fleet.Allocations, reporter *errortracking.Reporter) error {
 	if err := fleet.SetupIndexes(ctx, index.Small{Cache: mgr.GetCache()}); err != nil {
 		return err
 	}
-	r := &fleet.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("dormouse-operator"), Allocations: allocations, Reporter: reporter}
+	r := &fleet.Reconciler{Client: mgr.GetClient(), Servers: stored, Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("dormouse-operator"), Allocations: allocations, Reporter: reporter}
 	return r.Setup(mgr)
 }
 

@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 	if err := fleet.SetupIndexes(t.Context(), index.Small{Cache: w.Manager.GetCache()}); err != nil {
 		t.Fatal(err)
 	}
-	w.reconciler = &fleet.Reconciler{Client: w.Manager.GetClient(), Events: w.Recorder, Now: w.Clock.Now}
+	w.reconciler = &fleet.Reconciler{Client: w.Manager.GetClient(), Servers: w.Servers, Events: w.Recorder, Now: w.Clock.Now}
 	return w
 }
 

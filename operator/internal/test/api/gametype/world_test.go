@@ -66,7 +66,7 @@ func newWorld(t *testing.T, realFleets bool) *world {
 	w.reconciler = &gametype.Reconciler{Client: w.Manager.GetClient(), Events: w.Recorder, Now: w.Clock.Now}
 	w.reconciler.Init()
 	if realFleets {
-		w.fleets = &fleet.Reconciler{Client: w.Manager.GetClient(), Events: events.NewFakeRecorder(10000), Now: w.Clock.Now}
+		w.fleets = &fleet.Reconciler{Client: w.Manager.GetClient(), Servers: w.Servers, Events: events.NewFakeRecorder(10000), Now: w.Clock.Now}
 		w.fleets.Init()
 	}
 	for _, o := range []client.Object{&v1alpha1.GameType{}, &v1alpha1.Fleet{}, &v1alpha1.Server{}, &v1alpha1.ElasticService{}, &corev1.Service{}, &v1alpha1.GameAutoscaler{}} {
