@@ -2,6 +2,9 @@ package slim
 
 import (
 	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -30,13 +33,18 @@ var (
 	families   Pool[[]corev1.IPFamily]
 	requests   Pool[*v1alpha1.AsleepRequests]
 	// Those that were made at one time come in the order of their names after a restart.
-	states = Pool[[]metav1.Condition]{keeps: 2048}
+	states  = Pool[[]metav1.Condition]{keeps: 2048}
+	stages  = Pool[[]corev1.PodCondition]{keeps: 2048}
+	running = Pool[[]corev1.ContainerStatus]{keeps: 2048}
 
 	names           Pool[*string]
 	protocols       Pool[*corev1.Protocol]
 	trafficPolicies Pool[*corev1.ServiceInternalTrafficPolicy]
 	familyPolicies  Pool[*corev1.IPFamilyPolicy]
 )
+
+// endpointSliceController makes Kubernetes' own EndpointSlices.
+const endpointSliceController = "endpointslice-controller.k8s.io"
 
 // maxShared bounds what is compared, in bytes: a user's annotations may have megabytes.
 const maxShared = 4 << 10
@@ -142,6 +150,9 @@ func EndpointSlice(o any) (any, error) {
 	}
 	metadata(&slice.ObjectMeta)
 	slice.Annotations, slice.AddressType = nil, word(slice.AddressType)
+	if slice.Labels[discoveryv1.LabelManagedBy] == endpointSliceController {
+		slice.OwnerReferences = nil // the Service by whose name the slice is found
+	}
 	for i := range slice.Ports {
 		p := &slice.Ports[i]
 		p.Name, p.Protocol = pointer(&names, p.Name), pointer(&protocols, p.Protocol)
@@ -170,15 +181,60 @@ func Pod(pod *corev1.Pod) {
 			pod.Status.PodIPs[i].IP = pod.Status.PodIP
 		}
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
+	pod.Status.Conditions = podConditions(pod.Status.Conditions)
+	pod.Status.InitContainerStatuses = containerStatuses(pod.Status.InitContainerStatuses)
+	pod.Status.ContainerStatuses = containerStatuses(pod.Status.ContainerStatuses)
+}
+
+// podConditions are equal ones that another Pod has, which began in the same seconds.
+func podConditions(list []corev1.PodCondition) []corev1.PodCondition {
+	if len(list) == 0 {
+		return list
 	}
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range list {
-			list[i].Name, list[i].Started = word(list[i].Name), flag(list[i].Started)
+	list = slices.Clone(list)
+	var hash maphash.Hash
+	hash.SetSeed(seed)
+	size := 0
+	for i := range list {
+		c := &list[i]
+		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
+		size += len(c.Message)
+		maphash.WriteComparable(&hash, condition{string(c.Type), c.Reason, c.Message, metav1.ConditionStatus(c.Status), c.ObservedGeneration, c.LastTransitionTime.Unix()})
+	}
+	if size > maxShared {
+		return list
+	}
+	return stages.One(strconv.FormatUint(hash.Sum64(), 36), list)
+}
+
+// containerStatuses are equal ones that another Pod has, where each container runs for the first time.
+func containerStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(list) == 0 {
+		return list
+	}
+	list = slices.Clone(list)
+	var hash maphash.Hash
+	hash.SetSeed(seed)
+	first := true
+	for i := range list {
+		s := &list[i]
+		s.Name, s.Started = word(s.Name), flag(s.Started)
+		if first = first && s.State.Running != nil && s.RestartCount == 0 && s.LastTerminationState == (corev1.ContainerState{}); first {
+			maphash.WriteComparable(&hash, container{s.Name, s.Ready, s.Started, s.State.Running.StartedAt.Unix()})
 		}
 	}
+	if !first {
+		return list
+	}
+	return running.One(strconv.FormatUint(hash.Sum64(), 36), list)
+}
+
+// container is what distinguishes a container that runs for the first time.
+type container struct {
+	name    string
+	ready   bool
+	started *bool
+	at      int64
 }
 
 // Service makes the metadata of a Service small, and its words.

@@ -1,6 +1,7 @@
 package slim
 
 import (
+	"fmt"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -150,6 +151,14 @@ func TestEndpointSlicesShareResolvers(t *testing.T) {
 	if _, err := EndpointSlice(noted); err != nil || noted.Annotations != nil {
 		t.Errorf("it has the annotations %v: %v", noted.Annotations, err)
 	}
+	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "lobby", UID: "1"}}
+	for by, want := range map[string]int{"endpointslice-controller.k8s.io": 0, wellknown.ManagedBy: 1} {
+		owned := one("owned", true)
+		owned.Labels, owned.OwnerReferences = map[string]string{discoveryv1.LabelManagedBy: by}, owner
+		if _, err := EndpointSlice(owned); err != nil || len(owned.OwnerReferences) != want {
+			t.Errorf("one that %s manages has %d owners, %v; want %d", by, len(owned.OwnerReferences), err, want)
+		}
+	}
 }
 
 func TestServicesShareWhatIsEqual(t *testing.T) {
@@ -202,6 +211,66 @@ func TestPodsAndServicesAreTheSame(t *testing.T) {
 			Ports: []corev1.ServicePort{{Name: "game", Port: 7000, Protocol: corev1.ProtocolUDP}},
 		},
 	})
+}
+
+// up is a Pod whose containers began to run at a second, and were restarted so often.
+func up(name string, second int64, restarts int32) *corev1.Pod {
+	at := metav1.Unix(1_700_000_000+second, 0)
+	runs := func(name string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Ready: true, Started: new(true), RestartCount: restarts, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}}}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: name},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: at},
+			},
+			InitContainerStatuses: []corev1.ContainerStatus{runs("first")},
+			ContainerStatuses:     []corev1.ContainerStatus{runs("game"), runs("sidecar")},
+		},
+	}
+}
+
+func TestPodsThatBeganInOneSecondShareTheirStatuses(t *testing.T) {
+	pod := func(o any) (any, error) { Pod(o.(*corev1.Pod)); return o, nil }
+	shared := func(a, b *corev1.Pod) string {
+		return fmt.Sprint(&a.Status.Conditions[0] == &b.Status.Conditions[0], &a.Status.InitContainerStatuses[0] == &b.Status.InitContainerStatuses[0], &a.Status.ContainerStatuses[0] == &b.Status.ContainerStatuses[0])
+	}
+	one := slimmed(t, pod, up("lobby-1", 0, 0))
+	for about, c := range map[string]struct {
+		other *corev1.Pod
+		want  string
+	}{
+		"the same second":           {up("lobby-2", 0, 0), "true true true"},
+		"the next one":              {up("lobby-3", 1, 0), "false false false"},
+		"one that was restarted":    {up("lobby-4", 0, 1), "true false false"},
+		"one that isn't ready":      {unready(up("lobby-5", 0, 0)), "false true false"},
+		"one that ended before":     {ended(up("lobby-6", 0, 0)), "true true false"},
+		"one with fewer containers": {alone(up("lobby-7", 0, 0)), "true true false"},
+	} {
+		if got := shared(one, slimmed(t, pod, c.other)); got != c.want {
+			t.Errorf("%s: its conditions, and its containers' statuses, are shared: %s; want %s", about, got, c.want)
+		}
+	}
+	// What two that were restarted have said is their own.
+	if got := shared(slimmed(t, pod, up("lobby-8", 5, 1)), slimmed(t, pod, up("lobby-9", 5, 1))); got != "true false false" {
+		t.Errorf("two that were restarted share %s, want their conditions alone", got)
+	}
+}
+
+func unready(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.Conditions[1].Status, pod.Status.ContainerStatuses[0].Ready = corev1.ConditionFalse, false
+	return pod
+}
+
+func ended(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	return pod
+}
+
+func alone(pod *corev1.Pod) *corev1.Pod {
+	pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1]
+	return pod
 }
 
 func TestWordsAreSharedAfterACollectionOfGarbage(t *testing.T) {
