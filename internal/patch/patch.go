@@ -39,27 +39,32 @@ func Apply(ctx context.Context, c client.Client, owner string, desired client.Ob
 // Status writes the status of changed if it differs from that of original, and reports whether
 // it did. The write fails with a conflict if somebody else changed the object since original
 // was read.
-func Status(ctx context.Context, c client.Client, original, changed client.Object) (bool, error) {
+func Status(ctx context.Context, c client.Client, original, changed client.Object, opts ...client.SubResourcePatchOption) (bool, error) {
 	if equality.Semantic.DeepEqual(original, changed) {
 		return false, nil
 	}
-	// Both are written as JSON and compared, so only what a status' write may change is given to that.
-	data, err := client.MergeFromWithOptions(statusOf(original), client.MergeFromWithOptimisticLock{}).Data(statusOf(changed))
+	version := original.GetResourceVersion()
+	if version == "" {
+		return false, fmt.Errorf("write the status of %s: the API server doesn't have it yet", client.ObjectKeyFromObject(original))
+	}
+	// Both are written as JSON and compared, so only what a status' write may change is given to that. The
+	// version is in the difference: the write fails on top of another one.
+	data, err := client.MergeFrom(statusOf(original, "")).Data(statusOf(changed, version))
 	if err != nil {
 		return false, fmt.Errorf("compare the status of %s: %w", client.ObjectKeyFromObject(changed), err)
 	}
-	if err := c.Status().Patch(ctx, changed, client.RawPatch(types.MergePatchType, data)); err != nil {
+	if err := c.Status().Patch(ctx, changed, client.RawPatch(types.MergePatchType, data), opts...); err != nil {
 		return false, fmt.Errorf("write the status of %s: %w", client.ObjectKeyFromObject(changed), err)
 	}
 	return true, nil
 }
 
-// statusOf is an object that has another's status and resource version alone.
-func statusOf(o client.Object) client.Object {
+// statusOf is an object that has another's status alone, and a resource version.
+func statusOf(o client.Object, version string) client.Object {
 	from := reflect.ValueOf(o).Elem()
 	reduced := reflect.New(from.Type())
 	reduced.Elem().FieldByName("Status").Set(from.FieldByName("Status"))
 	object := reduced.Interface().(client.Object) //nolint:forcetypeassert // it has o's type
-	object.SetResourceVersion(o.GetResourceVersion())
+	object.SetResourceVersion(version)
 	return object
 }

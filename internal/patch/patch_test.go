@@ -57,4 +57,9 @@ func TestAStatusIsWrittenWithItsChangesAlone(t *testing.T) {
 	if _, err := Status(t.Context(), c, stale, late); !apierrors.IsConflict(err) {
 		t.Errorf("a status on top of another write: %v, want a conflict", err)
 	}
+	fresh := server.DeepCopy()
+	fresh.ResourceVersion = ""
+	if _, err := Status(t.Context(), c, fresh, late); err == nil {
+		t.Error("a status was written whatever is there")
+	}
 }

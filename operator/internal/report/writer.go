@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/internal/podstatus"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 )
@@ -207,13 +208,12 @@ func (w *Writer) patch(ctx context.Context, e *entry, server *v1alpha1.Server, c
 // patchStatus and patchMetadata write a change and return the Server after that. Both fail if
 // the Server has changed since the change was computed.
 func (w *Writer) patchStatus(ctx context.Context, server *v1alpha1.Server, c change) (*v1alpha1.Server, error) {
-	base := reduced(server)
-	changed := base.DeepCopy()
+	is := metav1.ObjectMeta{Namespace: server.Namespace, Name: server.Name, UID: server.UID, ResourceVersion: server.ResourceVersion}
+	base := &v1alpha1.Server{ObjectMeta: is, Status: own(&server.Status)}
 	// The answer is decoded into it, and must not end up in the report.
-	changed.Status = *c.status.DeepCopy()
-	p := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
-	if err := w.client.Status().Patch(ctx, changed, p, client.FieldOwner(fieldOwner)); err != nil {
-		return nil, fmt.Errorf("write the status: %w", err)
+	changed := &v1alpha1.Server{ObjectMeta: is, Status: *c.status.DeepCopy()}
+	if wrote, err := patch.Status(ctx, w.client, base, changed, client.FieldOwner(fieldOwner)); !wrote {
+		return server, err //nolint:wrapcheck // it is a sentence of ours
 	}
 	w.table.Wrote(changed)
 	return changed, nil
