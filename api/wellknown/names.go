@@ -8,6 +8,9 @@ const (
 	// ManagedBy is the value of the label endpointslice.kubernetes.io/managed-by on each
 	// EndpointSlice that Dormouse writes. Kubernetes' own controllers leave such slices alone.
 	ManagedBy = "dormouse.dev"
+	// EndpointSliceController is that value on each EndpointSlice that Kubernetes writes for a Service with a
+	// selector.
+	EndpointSliceController = "endpointslice-controller.k8s.io"
 
 	// PrivateServiceLabel marks the headless Service that Dormouse keeps beside a user's
 	// Service to learn the addresses of its pods. Kubernetes copies the label to that Service's

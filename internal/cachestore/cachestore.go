@@ -19,7 +19,7 @@ type Store[T runtime.Object] struct {
 }
 
 // NewInformer makes a cache's informer, and notes it where it is of the store's kind. It is for
-// cache.Options.
+// cache.Options. An informer that is removed from the cache is read still, so that of this kind must stay.
 func (s *Store[T]) NewInformer(watch toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	informer := toolscache.NewSharedIndexInformer(watch, example, resync, indexers)
 	if _, is := example.(T); is {
@@ -30,8 +30,9 @@ func (s *Store[T]) NewInformer(watch toolscache.ListerWatcher, example runtime.O
 	return informer
 }
 
-// Find finds the objects of a namespace by a field that the cache has an index over. They are the cache's own and
-// must not be changed. It knows what the cache has so far, and doesn't wait until that is all.
+// Find finds the objects of a namespace by a field over which the cache has an index with keys of each namespace,
+// as the cache's own indexes have. They are the cache's own and must not be changed. It knows what the cache has so
+// far, and doesn't wait until that is all.
 func (s *Store[T]) Find(namespace, field, value string) ([]T, error) {
 	s.mu.RLock()
 	parts := s.parts

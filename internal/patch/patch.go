@@ -38,18 +38,20 @@ func Apply(ctx context.Context, c client.Client, owner string, desired client.Ob
 
 // Status writes the status of changed if it differs from that of original, and reports whether
 // it did. The write fails with a conflict if somebody else changed the object since original
-// was read.
+// was read. Both are structs of one kind with a field Status.
 func Status(ctx context.Context, c client.Client, original, changed client.Object, opts ...client.SubResourcePatchOption) (bool, error) {
-	if equality.Semantic.DeepEqual(original, changed) {
+	// The patch is found by writing both as JSON, so they have only what it may change. It has the version: the
+	// write fails if somebody else wrote since.
+	before, after := statusOf(original), statusOf(changed)
+	if equality.Semantic.DeepEqual(before, after) {
 		return false, nil
 	}
 	version := original.GetResourceVersion()
 	if version == "" {
-		return false, fmt.Errorf("write the status of %s: the API server doesn't have it yet", client.ObjectKeyFromObject(original))
+		return false, fmt.Errorf("write the status of %s: it has no resourceVersion", client.ObjectKeyFromObject(original))
 	}
-	// Both are written as JSON and compared, so only what a status' write may change is given to that. The
-	// version is in the difference: the write fails on top of another one.
-	data, err := client.MergeFrom(statusOf(original, "")).Data(statusOf(changed, version))
+	after.SetResourceVersion(version)
+	data, err := client.MergeFrom(before).Data(after)
 	if err != nil {
 		return false, fmt.Errorf("compare the status of %s: %w", client.ObjectKeyFromObject(changed), err)
 	}
@@ -59,12 +61,10 @@ func Status(ctx context.Context, c client.Client, original, changed client.Objec
 	return true, nil
 }
 
-// statusOf is an object that has another's status alone, and a resource version.
-func statusOf(o client.Object, version string) client.Object {
+// statusOf is an object that has nothing but another's status.
+func statusOf(o client.Object) client.Object {
 	from := reflect.ValueOf(o).Elem()
 	reduced := reflect.New(from.Type())
 	reduced.Elem().FieldByName("Status").Set(from.FieldByName("Status"))
-	object := reduced.Interface().(client.Object) //nolint:forcetypeassert // it has o's type
-	object.SetResourceVersion(version)
-	return object
+	return reduced.Interface().(client.Object) //nolint:forcetypeassert // it has o's type
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
@@ -57,7 +58,7 @@ func (r *Reconciler) observeLeftovers(ctx context.Context, now time.Time, es *v1
 	m.last = planner.Leftovers{}
 	for _, s := range list.Items {
 		switch s.Labels[discoveryv1.LabelManagedBy] {
-		case endpointSliceController:
+		case wellknown.EndpointSliceController:
 			m.last.Slices = append(m.last.Slices, s)
 		case endpointsMirror:
 			m.last.Mirrored = true

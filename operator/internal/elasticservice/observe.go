@@ -28,10 +28,6 @@ import (
 	"dormouse.dev/dormouse/operator/internal/udpports"
 )
 
-// endpointSliceController is how Kubernetes labels the slices that it writes. Others that claim
-// to be about a private Service are not trusted.
-const endpointSliceController = "endpointslice-controller.k8s.io"
-
 // observe reads all that the planner needs. Only these are read over the network: a target's
 // scale that may have changed, the owners of pods from before a sleep, and the resolvers' state.
 func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m *state) (planner.Observed, error) {
@@ -212,7 +208,7 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 			if metav1.GetControllerOf(&s) == nil || metav1.IsControlledBy(&s, es) {
 				o.Slices = append(o.Slices, s)
 			}
-		case endpointSliceController:
+		case wellknown.EndpointSliceController: // others that claim to be about a private Service are not trusted
 			if s.Labels[discoveryv1.LabelServiceName] == o.PrivateName {
 				o.Sources = append(o.Sources, s)
 			}

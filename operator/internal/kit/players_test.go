@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -56,7 +57,9 @@ func (w statusWriter) Patch(context.Context, client.Object, client.Patch, ...cli
 func TestTheStatusOfAStartIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	began := time.Unix(1000, 0)
-	before, after := &corev1.Pod{}, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	before := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}
+	after := before.DeepCopy()
+	after.Status.Phase = corev1.PodRunning
 	for name, c := range map[string]struct {
 		at     []time.Duration
 		starts []bool

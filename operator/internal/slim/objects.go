@@ -43,9 +43,6 @@ var (
 	familyPolicies  Pool[*corev1.IPFamilyPolicy]
 )
 
-// endpointSliceController makes Kubernetes' own EndpointSlices.
-const endpointSliceController = "endpointslice-controller.k8s.io"
-
 // maxShared bounds what is compared, in bytes: a user's annotations may have megabytes.
 const maxShared = 4 << 10
 
@@ -142,7 +139,7 @@ func elasticStatus(name, service string, s *v1alpha1.ElasticServiceStatus) {
 }
 
 // EndpointSlice makes an EndpointSlice small: the resolvers are the endpoints of all that sleep. Nobody
-// reads its annotations: Kubernetes notes in one when it last changed.
+// reads its annotations, in which Kubernetes notes when it last changed, nor who owns Kubernetes' own slices.
 func EndpointSlice(o any) (any, error) {
 	slice, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -150,8 +147,8 @@ func EndpointSlice(o any) (any, error) {
 	}
 	metadata(&slice.ObjectMeta)
 	slice.Annotations, slice.AddressType = nil, word(slice.AddressType)
-	if slice.Labels[discoveryv1.LabelManagedBy] == endpointSliceController {
-		slice.OwnerReferences = nil // the Service by whose name the slice is found
+	if slice.Labels[discoveryv1.LabelManagedBy] == wellknown.EndpointSliceController {
+		slice.OwnerReferences = nil
 	}
 	for i := range slice.Ports {
 		p := &slice.Ports[i]
@@ -171,7 +168,7 @@ func Containers(of string, c []corev1.Container) []corev1.Container {
 	return containers.One(of+"/"+c[0].Name, c)
 }
 
-// Pod makes the metadata and the conditions of a Pod small.
+// Pod makes the metadata of a Pod small, its conditions and its containers' statuses.
 func Pod(pod *corev1.Pod) {
 	metadata(&pod.ObjectMeta)
 	pod.Annotations = equal(pod.Annotations)
@@ -186,7 +183,7 @@ func Pod(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = containerStatuses(pod.Status.ContainerStatuses)
 }
 
-// podConditions are equal ones that another Pod has, which began in the same seconds.
+// podConditions are equal ones of another Pod: those of Pods that began in the same seconds are.
 func podConditions(list []corev1.PodCondition) []corev1.PodCondition {
 	if len(list) == 0 {
 		return list
@@ -207,7 +204,7 @@ func podConditions(list []corev1.PodCondition) []corev1.PodCondition {
 	return stages.One(strconv.FormatUint(hash.Sum64(), 36), list)
 }
 
-// containerStatuses are equal ones that another Pod has, where each container runs for the first time.
+// containerStatuses are equal ones of another Pod, where each container runs for the first time.
 func containerStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
 	if len(list) == 0 {
 		return list

@@ -76,17 +76,17 @@ func TestOnlyKubernetesIsBelievedWhereThePodsAre(t *testing.T) {
 			t.Errorf("a slice of %q is believed", stranger)
 		}
 	}
-	table.SetSlice(pods(sliceController).EndpointSlice)
+	table.SetSlice(pods(wellknown.EndpointSliceController).EndpointSlice)
 	if backends() != 1 {
 		t.Error("the slice that Kubernetes wrote is not believed")
 	}
-	public := pods(sliceController)
+	public := pods(wellknown.EndpointSliceController)
 	delete(public.Labels, wellknown.PrivateServiceLabel)
 	for _, taken := range []slice{pods("somebody"), public} {
 		table.SetSlice(taken.EndpointSlice)
 		if backends() != 0 {
 			t.Error("a slice that is somebody else's now is still believed")
 		}
-		table.SetSlice(pods(sliceController).EndpointSlice)
+		table.SetSlice(pods(wellknown.EndpointSliceController).EndpointSlice)
 	}
 }

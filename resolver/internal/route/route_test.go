@@ -68,7 +68,7 @@ func newSlice(name, owner string) slice {
 	return slice{&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: name, Labels: map[string]string{
-				discoveryv1.LabelServiceName: owner, discoveryv1.LabelManagedBy: sliceController, wellknown.PrivateServiceLabel: "lobby",
+				discoveryv1.LabelServiceName: owner, discoveryv1.LabelManagedBy: wellknown.EndpointSliceController, wellknown.PrivateServiceLabel: "lobby",
 			},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,

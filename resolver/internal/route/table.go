@@ -25,11 +25,6 @@ type Sink interface {
 	Players(route, pod types.UID, players *Players)
 }
 
-// sliceController is the value of the label managed-by on the slices that Kubernetes writes for
-// a Service with a selector. Other slices are not trusted: with them anybody who may create
-// slices could make the resolver connect to any address, whereas Kubernetes protects its own.
-const sliceController = "endpointslice-controller.k8s.io"
-
 // claim is a resolver port that a route wants.
 type claim struct {
 	network Network
@@ -121,7 +116,9 @@ func (t *Table) DeleteService(namespace, name string) {
 // SetSlice takes a new or changed slice. Only slices that Kubernetes wrote for a private
 // Service count.
 func (t *Table) SetSlice(slice *discoveryv1.EndpointSlice) {
-	if slice.Labels[discoveryv1.LabelManagedBy] != sliceController || slice.Labels[wellknown.PrivateServiceLabel] == "" {
+	// With slices of others anybody who may create one could make the resolver connect to any address, whereas
+	// Kubernetes protects its own.
+	if slice.Labels[discoveryv1.LabelManagedBy] != wellknown.EndpointSliceController || slice.Labels[wellknown.PrivateServiceLabel] == "" {
 		// The slice may have counted before.
 		t.DeleteSlice(slice)
 		return

@@ -41,7 +41,7 @@ func NewWatcher(ctx context.Context, config *rest.Config, limit namespaces.List,
 	if err != nil {
 		return nil, fmt.Errorf("selecting private slices: %w", err)
 	}
-	writers, err := labels.NewRequirement(discoveryv1.LabelManagedBy, selection.In, []string{sliceController, wellknown.ManagedBy})
+	writers, err := labels.NewRequirement(discoveryv1.LabelManagedBy, selection.In, []string{wellknown.EndpointSliceController, wellknown.ManagedBy})
 	if err != nil {
 		return nil, fmt.Errorf("selecting slices by who wrote them: %w", err)
 	}
