@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// keepTime is how long a token that was verified is kept at least: a sidecar uses one for two minutes, with which
-	// it reports every 20 seconds.
-	keepTime = 80 * time.Second
+	// keepTime is how long a token that was verified is kept after its last use, and up to twice that: a sidecar
+	// uses one for two minutes, with which it reports every 20 seconds.
+	keepTime = 40 * time.Second
 	// mostKept bounds how many are kept of one such time.
 	mostKept = 20_000
 )
@@ -42,7 +42,9 @@ func (v *verified) find(token sum, with *keys, now time.Time) (c reporttoken.Cla
 		return c, false
 	}
 	if c, ok = v.young[token]; !ok {
-		c, ok = v.old[token]
+		if c, ok = v.old[token]; ok && len(v.young) < mostKept {
+			v.young[token] = c
+		}
 	}
 	return c, ok && c.ValidAt(now)
 }
