@@ -71,14 +71,14 @@ func (m *sleepState) wrote(s *v1alpha1.ElasticServiceStatus) {
 // observeUnsettled finds out which pods may be ended at any moment.
 func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1alpha1.ElasticService, m *state, o *planner.Observed) {
 	if o.Scale.Err == nil && o.Scale.Replicas == 0 {
-		m.settling = settling{}
+		m.settling = nil
 		o.Unsettled = planner.UnsettledAtZero(o.Sources)
 		if es.Status.Phase == v1alpha1.PhaseAsleep {
 			o.Unsettled.Add(es.Status.PodsBeforeSleep...)
 		}
 		return
 	}
-	s, last := &m.settling, &m.lastSleep
+	last := &m.lastSleep
 	if m.written == nil && last.began.Equal(es.Status.LastSleepTime) {
 		last.began, last.pods = metav1.MicroTime{}, nil // the cache has it by now
 	}
@@ -89,9 +89,12 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 		pods = o.Unsettled.Still(o.Sources)
 	}
 	if len(pods) == 0 {
-		*s = settling{flownAt: s.flownAt}
+		if s := m.settling; s != nil {
+			*s = settling{flownAt: s.flownAt}
+		}
 		return
 	}
+	s := made(&m.settling)
 	if s.since.IsZero() {
 		s.since = now
 		if es.Status.AsleepTarget != nil && !last.scaled.Equal(es.Status.LastSleepTime) {
@@ -105,7 +108,7 @@ func (r *Reconciler) observeUnsettled(ctx context.Context, now time.Time, es *v1
 		}
 		s.next = now.Add(min(max(now.Sub(s.since)/10, minAskPeriod), maxAskPeriod))
 		if pods = o.Unsettled.Still(o.Sources); len(pods) == 0 {
-			*s = settling{}
+			m.settling = nil
 			return
 		}
 		if len(stay) > 0 {

@@ -78,7 +78,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	defer cancel()
 	if err := r.Scaler.Set(writing, target.Of(es), scale, 0); err != nil {
 		if writing.Err() != nil {
-			m.settling.flownAt = r.Now().Add(flightTime)
+			made(&m.settling).flownAt = r.Now().Add(flightTime)
 		} else {
 			m.lastSleep.scaled = *live.Status.LastSleepTime
 		}

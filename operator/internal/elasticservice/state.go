@@ -41,7 +41,6 @@ type state struct {
 	// triggersSince is when the triggers were to be asked once more before the target is put to
 	// sleep; zero where they weren't.
 	triggersSince time.Time
-	settling      settling
 	lastSleep     sleepState
 	scale         scaleState
 	lastObstacle  string
@@ -62,6 +61,7 @@ type state struct {
 	// wanted, so that not each pass compares them; 0 where they weren't.
 	prepared uint64
 	// What few of thousands of objects have; nil: they have it not.
+	settling   *settling
 	leftovers  *leftoverState
 	players    *playerState
 	autoscaler *autoscaler.Attempts
