@@ -1,7 +1,6 @@
 package slim
 
 import (
-	"fmt"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -233,28 +232,33 @@ func up(name string, second int64, restarts int32) *corev1.Pod {
 
 func TestPodsThatBeganInOneSecondShareTheirStatuses(t *testing.T) {
 	pod := func(o any) (any, error) { Pod(o.(*corev1.Pod)); return o, nil }
-	shared := func(a, b *corev1.Pod) string {
-		return fmt.Sprint(&a.Status.Conditions[0] == &b.Status.Conditions[0], &a.Status.InitContainerStatuses[0] == &b.Status.InitContainerStatuses[0], &a.Status.ContainerStatuses[0] == &b.Status.ContainerStatuses[0])
+	type parts struct{ conditions, init, containers bool }
+	shared := func(a, b *corev1.Pod) parts {
+		return parts{
+			&a.Status.Conditions[0] == &b.Status.Conditions[0],
+			&a.Status.InitContainerStatuses[0] == &b.Status.InitContainerStatuses[0],
+			&a.Status.ContainerStatuses[0] == &b.Status.ContainerStatuses[0],
+		}
 	}
 	one := slimmed(t, pod, up("lobby-1", 0, 0))
 	for about, c := range map[string]struct {
 		other *corev1.Pod
-		want  string
+		want  parts
 	}{
-		"the same second":           {up("lobby-2", 0, 0), "true true true"},
-		"the next one":              {up("lobby-3", 1, 0), "false false false"},
-		"one that was restarted":    {up("lobby-4", 0, 1), "true false false"},
-		"one that isn't ready":      {unready(up("lobby-5", 0, 0)), "false true false"},
-		"one that ended before":     {ended(up("lobby-6", 0, 0)), "true true false"},
-		"one with fewer containers": {alone(up("lobby-7", 0, 0)), "true true false"},
+		"the same second":           {up("lobby-2", 0, 0), parts{conditions: true, init: true, containers: true}},
+		"the next one":              {up("lobby-3", 1, 0), parts{}},
+		"one that was restarted":    {up("lobby-4", 0, 1), parts{conditions: true}},
+		"one that isn't ready":      {unready(up("lobby-5", 0, 0)), parts{init: true}},
+		"one that ended before":     {ended(up("lobby-6", 0, 0)), parts{conditions: true, init: true}},
+		"one with fewer containers": {alone(up("lobby-7", 0, 0)), parts{conditions: true, init: true}},
 	} {
 		if got := shared(one, slimmed(t, pod, c.other)); got != c.want {
-			t.Errorf("%s: its conditions, and its containers' statuses, are shared: %s; want %s", about, got, c.want)
+			t.Errorf("%s: what is shared is %+v, want %+v", about, got, c.want)
 		}
 	}
 	// What two that were restarted have said is their own.
-	if got := shared(slimmed(t, pod, up("lobby-8", 5, 1)), slimmed(t, pod, up("lobby-9", 5, 1))); got != "true false false" {
-		t.Errorf("two that were restarted share %s, want their conditions alone", got)
+	if got := shared(slimmed(t, pod, up("lobby-8", 5, 1)), slimmed(t, pod, up("lobby-9", 5, 1))); got != (parts{conditions: true}) {
+		t.Errorf("two that were restarted share %+v, want their conditions alone", got)
 	}
 }
 
