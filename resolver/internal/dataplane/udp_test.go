@@ -26,6 +26,13 @@ type udpServer struct {
 	done chan struct{}
 }
 
+// peers is how many addresses have sent something.
+func (s *udpServer) peers() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.from)
+}
+
 func listenUDP(t testing.TB, address string) *udpServer {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort(address)))

@@ -15,7 +15,7 @@ import (
 )
 
 func TestAUDPSessionEndsAfterSilence(t *testing.T) {
-	const idle = 150 * time.Millisecond
+	const idle = 500 * time.Millisecond
 	r := newRig(t, udpIdle(idle))
 	address := r.serve("game", route.UDP)
 	server := freeAddress(t, route.UDP)
@@ -86,26 +86,34 @@ func TestAClientThatSpeaksAsItsTimeRunsOutIsAnswered(t *testing.T) {
 }
 
 func TestADatagramKeepsASessionAlive(t *testing.T) {
-	const idle = 400 * time.Millisecond
+	const idle, most = 400 * time.Millisecond, 10
 	r := newRig(t, udpIdle(idle))
 	address := r.serve("game", route.UDP)
 	server := freeAddress(t, route.UDP)
 	s := listenUDP(t, server)
 	r.backend(server, true)
-	c := dialUDP(t, address)
-	for began := time.Now(); time.Since(began) < 3*idle; <-time.After(idle / 8) {
-		write(t, c, "a")
-		hear(t, c, "re:a")
+	for range most {
+		c, before := dialUDP(t, address), s.peers()
+		// Where the machine stands still for a moment, the client itself was silent for too long.
+		var last time.Time
+		late := false
+		for began := time.Now(); time.Since(began) < 3*idle; <-time.After(idle / 8) {
+			late = late || !last.IsZero() && time.Since(last) > idle/2
+			write(t, c, "a")
+			hear(t, c, "re:a")
+			last = time.Now()
+		}
+		if got := s.peers() - before; got == 1 {
+			return
+		} else if !late {
+			t.Fatalf("the server saw %d peers, want 1", got)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.from) != 1 {
-		t.Errorf("the server saw %d peers, want 1", len(s.from))
-	}
+	t.Fatal("the client was too late each time")
 }
 
 func TestAHeldUDPClientThatIsSilentIsLetGo(t *testing.T) {
-	r := newRig(t, udpIdle(100*time.Millisecond))
+	r := newRig(t, udpIdle(500*time.Millisecond))
 	c := dialUDP(t, r.serve("game", route.UDP))
 	write(t, c, "a")
 	r.queued(1)
@@ -161,7 +169,7 @@ func TestHeldUDPSessionsAreBoundedByMaxConnections(t *testing.T) {
 }
 
 func TestARemovedRouteLeavesRelayedUDPSessions(t *testing.T) {
-	r := newRig(t, udpIdle(300*time.Millisecond))
+	r := newRig(t, udpIdle(time.Second))
 	address := r.serve("game", route.UDP)
 	server := freeAddress(t, route.UDP)
 	s := listenUDP(t, server)

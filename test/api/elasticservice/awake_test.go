@@ -8,13 +8,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/informerapi"
-	"dormouse.dev/dormouse/internal/patch"
 )
 
 // dozing is a service with handoff Never that is idle and asleep, by Dormouse. Its only server is
@@ -26,6 +26,7 @@ func (w *world) dozing(name string, change ...func(*v1alpha1.ElasticService)) {
 	w.elastic(name, append(change, handoffNever, sleepAfter(time.Second))...)
 	w.servers(name, newServer())
 	w.want(name, afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	w.must("the target at 0", promptly, 0, toReplicas(name, 0)) // the phase is written before that
 	w.servers(name)
 }
 
@@ -82,7 +83,7 @@ func TestAServiceIsWokenAheadOfItsWindow(t *testing.T) {
 	es := w.want("lobby", promptly, ready)
 	original := es.DeepCopy()
 	es.Status.LastWake = &v1alpha1.LastWake{Took: metav1.Duration{Duration: opens.Sub(now) - 35*time.Second}, Message: "It took long.", Asked: metav1.NewMicroTime(now)}
-	if _, err := patch.Status(t.Context(), w.c, original, es); err != nil {
+	if err := w.c.Status().Patch(t.Context(), es, client.MergeFrom(original)); err != nil { // the operator may write meanwhile
 		t.Fatal(err)
 	}
 	w.edit(es, func() {

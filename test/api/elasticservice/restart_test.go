@@ -97,6 +97,8 @@ func writes(ctx context.Context, t *testing.T) map[string]float64 {
 
 // versions are the resource versions of all that a test's namespace has.
 func (w *world) versions() map[string]string {
+	w.t.Helper()
+	w.seeAll()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	newest := map[string]change{}

@@ -48,12 +48,12 @@ func TestANumberThatEndsUDPSessionsIsNamed(t *testing.T) {
 		// reason is why sessions end; empty: they don't.
 		reason, says string
 	}{
-		"another Service's node port":        {number: 31711, other: nodePort(31711), reason: reasons.NodePortClash, says: "UDP port 31711 of Service lobby is also a node port of Service NAMESPACE/other"},
-		"a Server's host port":               {number: 31712, other: exposed(31712, v1alpha1.ServerProtocolUDP), reason: reasons.HostPortClash, says: "UDP port 31712 of Service lobby is also a host port of Server NAMESPACE/other"},
-		"a Server's port for both":           {number: 31713, other: exposed(31713, v1alpha1.ServerProtocolTCPUDP), reason: reasons.HostPortClash, says: "host port of Server"},
-		"a Server's host port for TCP":       {number: 31714, other: exposed(31714, v1alpha1.ServerProtocolTCP)},
-		"a Server's port that isn't exposed": {number: 31715, other: server(v1alpha1.ServerPort{ContainerPort: 31715, Protocol: v1alpha1.ServerProtocolUDP})},
-		"another node port":                  {number: 31716, other: nodePort(31717)},
+		"another Service's node port":        {number: 30011, other: nodePort(30011), reason: reasons.NodePortClash, says: "UDP port 30011 of Service lobby is also a node port of Service NAMESPACE/other"},
+		"a Server's host port":               {number: 30012, other: exposed(30012, v1alpha1.ServerProtocolUDP), reason: reasons.HostPortClash, says: "UDP port 30012 of Service lobby is also a host port of Server NAMESPACE/other"},
+		"a Server's port for both":           {number: 30013, other: exposed(30013, v1alpha1.ServerProtocolTCPUDP), reason: reasons.HostPortClash, says: "host port of Server"},
+		"a Server's host port for TCP":       {number: 30014, other: exposed(30014, v1alpha1.ServerProtocolTCP)},
+		"a Server's port that isn't exposed": {number: 30015, other: server(v1alpha1.ServerPort{ContainerPort: 30015, Protocol: v1alpha1.ServerProtocolUDP})},
+		"another node port":                  {number: 30016, other: nodePort(30017)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestAServicesOwnPortsEndNoSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.deployment("lobby", 0)
-	w.service("lobby", overUDP(31721), func(s *corev1.Service) {
-		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 31721
+	w.service("lobby", overUDP(30021), func(s *corev1.Service) {
+		s.Spec.Type, s.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30021
 	})
 	w.elastic("lobby")
 	w.want("lobby", promptly, hasCondition(conditions.UDPSessionsKept, metav1.ConditionTrue, reasons.OK))
@@ -105,18 +105,18 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.deployment("lobby", 0)
-	w.service("lobby", overUDP(31731))
+	w.service("lobby", overUDP(30031))
 	w.elastic("lobby")
 	kept := hasCondition(conditions.UDPSessionsKept, metav1.ConditionTrue, reasons.OK)
 	named := func(name string) check { return message(conditions.UDPSessionsKept, w.ns+"/"+name) }
 	w.want("lobby", promptly, kept)
 	other := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{
 		Type:  corev1.ServiceTypeNodePort,
-		Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 1, NodePort: 31731}},
+		Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 1, NodePort: 30031}},
 	}}
 	w.create(other)
 	w.want("lobby", promptly, named("other"))
-	w.edit(other, func() { other.Spec.Ports[0].NodePort = 31732 })
+	w.edit(other, func() { other.Spec.Ports[0].NodePort = 30032 })
 	w.want("lobby", promptly, kept)
 
 	var servers []*v1alpha1.Server
@@ -124,7 +124,7 @@ func TestAClashEndsWithTheLastThatHasTheNumber(t *testing.T) {
 		s := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ServerSpec{
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "game", Image: "none"}}}},
 			Ports: []v1alpha1.ServerPort{{
-				Name: "game", ContainerPort: 7000, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort, HostPort: 31731,
+				Name: "game", ContainerPort: 7000, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort, HostPort: 30031,
 			}},
 		}}
 		w.create(s)

@@ -170,6 +170,13 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 		if program == "dormouse-operator" {
 			addresses = []string{"list endpointslices.discovery.k8s.io"}
 		}
+		removed := slices.IndexFunc(want.anywhere, func(right string) bool { return !slices.Contains(slices.Concat(everywhere, addresses), right) })
+		fixture.Eventually(t, time.Minute, "the API server knows that the ClusterRoleBinding is gone", func(ctx context.Context) error {
+			if got, _ := allowed(ctx, t, admin, program, "default"); removed >= 0 && slices.Contains(got, want.anywhere[removed]) {
+				return fmt.Errorf("%s may %s", program, want.anywhere[removed])
+			}
+			return nil
+		})
 		for namespace, more := range map[string][]string{"default": addresses, "games": want.anywhere, systemNamespace: want.own} {
 			t.Run(program+" in "+namespace, func(t *testing.T) {
 				expected := slices.Compact(slices.Sorted(slices.Values(slices.Concat(everywhere, more))))
@@ -248,6 +255,13 @@ func TestANamespaceNamesTheSecretsThatTriggersShow(t *testing.T) {
 	if err := manifests.Apply(ctx, c, "tester", objects, nil); err != nil {
 		t.Fatal(err)
 	}
+	bound := authorizationv1.ResourceAttributes{Namespace: "metered", Resource: "secrets", Name: "dormouse-triggers"}
+	fixture.Eventually(t, time.Minute, "the API server knows of the RoleBinding", func(ctx context.Context) error {
+		if got := verbsOn(ctx, t, admin, bound); !slices.Contains(got, "get") {
+			return fmt.Errorf("the operator may %v", got)
+		}
+		return nil
+	})
 	for what, want := range map[authorizationv1.ResourceAttributes][]string{
 		{Namespace: "metered", Resource: "secrets", Name: "dormouse-triggers"}: {"get", "create"},
 		{Namespace: "metered", Resource: "secrets", Name: "other"}:             {"create"},
@@ -401,6 +415,15 @@ func TestTheRightToFinalizersIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fixture.Eventually(t, time.Minute, "the API server knows of the ClusterRoleBinding", func(ctx context.Context) error {
+		answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: without, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Resource: "services"}},
+		}, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("it may not make Services")
+		}
+		return err
+	})
 	for _, o := range owning() {
 		kind := fmt.Sprintf("%T", o)
 		if err := makeAs(ctx, t, account("dormouse-operator"), o); err != nil {

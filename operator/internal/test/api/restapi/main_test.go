@@ -11,11 +11,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -206,11 +208,34 @@ func (w *world) account(name string, rules ...rbacv1.PolicyRule) string {
 			w.t.Fatal(err)
 		}
 	}
+	if len(rules) > 0 {
+		w.knows(name, rules[0])
+	}
 	token, err := fixture.Token(ctx, w.admin, namespace, name, "", nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return token
+}
+
+// knows waits until the API server knows of a right that an account has got.
+func (w *world) knows(name string, right rbacv1.PolicyRule) {
+	w.t.Helper()
+	resource, subresource, _ := strings.Cut(right.Resources[0], "/")
+	asked := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: right.Verbs[0], Group: right.APIGroups[0], Resource: resource, Subresource: subresource}
+	if len(right.ResourceNames) > 0 {
+		asked.Name = right.ResourceNames[0]
+	}
+	fixture.Eventually(w.t, 30*time.Second, "the API server knows of the rights of "+name, func(ctx context.Context) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + namespace + ":" + name, ResourceAttributes: &asked}}
+		if err := w.admin.Create(ctx, review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("it may not %s %s: %s", asked.Verb, right.Resources[0], review.Status.Reason)
+		}
+		return nil
+	})
 }
 
 // reply is an answer of the API.
