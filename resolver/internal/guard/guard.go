@@ -170,6 +170,9 @@ func over(n, most int32) bool { return most > 0 && n >= most }
 type Share struct {
 	most int64
 	used atomic.Int64
+	// taking is who takes places: one that asks in vain never seems to have some, for which another would be
+	// refused.
+	taking sync.Mutex
 }
 
 // NewShare makes one of a number of places.
@@ -178,11 +181,13 @@ func NewShare(most int) *Share { return &Share{most: int64(most)} }
 // Take takes n places for a service that has own already; false: it has its share, or there are
 // none left.
 func (s *Share) Take(own *atomic.Int32, n int32) bool {
-	had, used := int64(own.Add(n)-n), s.used.Add(int64(n))-int64(n)
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	had, used := int64(own.Load()), s.used.Load()
 	if conn.LeftOfShare(had, used, s.most) <= 0 || used+int64(n) > s.most {
-		s.Force(own, -n)
 		return false
 	}
+	s.Force(own, n)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -51,6 +52,31 @@ func TestAShareIsNeverExceeded(t *testing.T) {
 		}
 		if s.Used() > most || most > 0 && s.Used() < most {
 			t.Errorf("%d of %d are used", s.Used(), most)
+		}
+	}
+}
+
+// Of many who ask at once as many get places as of those who ask one after the other.
+func TestNobodyIsRefusedForWhatAnotherAsksInVain(t *testing.T) {
+	t.Parallel()
+	const most, asking, each, want = 36, 64, 2, 16
+	for range 2000 {
+		s, own := NewShare(most), atomic.Int32{}
+		var got atomic.Int32
+		var begin, done sync.WaitGroup
+		begin.Add(1)
+		for range asking {
+			done.Go(func() {
+				begin.Wait()
+				if s.Take(&own, each) {
+					got.Add(1)
+				}
+			})
+		}
+		begin.Done()
+		done.Wait()
+		if n := got.Load(); n != want || s.Used() != want*each {
+			t.Fatalf("%d of %d got places, and %d are used; want %d", n, asking, s.Used(), want)
 		}
 	}
 }
