@@ -68,8 +68,16 @@ func (b *Budget) All(n int) bool {
 	if b == nil {
 		return true
 	}
-	left := b.left(b.used.Add(int64(n)) - int64(n))
-	if left <= 0 || left < int64(n) && !b.shares || b.of != nil && !b.of.All(n) {
+	for {
+		used := b.used.Load()
+		if left := b.left(used); left <= 0 || left < int64(n) && !b.shares {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+int64(n)) {
+			break
+		}
+	}
+	if b.of != nil && !b.of.All(n) {
 		b.used.Add(-int64(n))
 		return false
 	}
