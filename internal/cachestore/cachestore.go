@@ -19,7 +19,8 @@ type Store[T runtime.Object] struct {
 }
 
 // NewInformer makes a cache's informer, and notes it where it is of the store's kind. It is for
-// cache.Options. An informer that is removed from the cache is read still, so that of this kind must stay.
+// cache.Options. Find goes on reading an informer after the cache has dropped it, so this kind's must never be
+// removed.
 func (s *Store[T]) NewInformer(watch toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	informer := toolscache.NewSharedIndexInformer(watch, example, resync, indexers)
 	if _, is := example.(T); is {

@@ -102,7 +102,7 @@ func TestAHoldThatTimesOutEndsCleanly(t *testing.T) {
 	}()
 	serverIsDown(ctx, t, g, reasons.ServerCrashing, "has ended")
 	if e := <-ended; e.err != nil || e.after < hold-500*time.Millisecond || e.after > hold+3*time.Second {
-		t.Errorf("the client was held for %s, want %s: %v", e.after, hold, e.err)
+		t.Errorf("the client was held for %s, want %s; it ended with %v", e.after, hold, e.err)
 	}
 	if s := udp.Stats(); s.Received != 0 || s.Refused != 0 || s.Err != nil {
 		t.Errorf("the UDP player got %d replies, %d refusals, error %v; want silence", s.Received, s.Refused, s.Err)
@@ -305,7 +305,7 @@ func cleanEnd(c net.Conn) error {
 		return err
 	}
 	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read %d bytes, %w; want the connection's end", n, err)
+		return fmt.Errorf("read %d bytes, %v; want the connection's end", n, err) //nolint:errorlint // there may be none
 	}
 	return nil
 }

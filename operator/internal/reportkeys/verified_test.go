@@ -86,6 +86,12 @@ func TestFewVerifiedTokensAreKept(t *testing.T) {
 	if n := len(v.young) + len(v.old); n > 2*mostKept {
 		t.Errorf("%d are kept", n)
 	}
+	for i := range 5 * mostKept { // each that is kept is used
+		v.find(sumOf(strconv.Itoa(i)), with, now)
+	}
+	if len(v.young) > mostKept || len(v.old) > mostKept {
+		t.Errorf("%d and %d are kept once they are used", len(v.young), len(v.old))
+	}
 	last := sumOf(strconv.Itoa(5*mostKept - 1))
 	after := time.Duration(0)
 	next := func() { // others come

@@ -183,7 +183,7 @@ func Pod(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = containerStatuses(pod.Status.ContainerStatuses)
 }
 
-// podConditions are equal ones of another Pod: those of Pods that began in the same seconds are.
+// podConditions are equal ones of another Pod: Pods that began in the same seconds have equal ones.
 func podConditions(list []corev1.PodCondition) []corev1.PodCondition {
 	if len(list) == 0 {
 		return list

@@ -170,8 +170,8 @@ func over(n, most int32) bool { return most > 0 && n >= most }
 type Share struct {
 	most int64
 	used atomic.Int64
-	// taking is who takes places: one that asks in vain never seems to have some, for which another would be
-	// refused.
+	// taking is held while places are taken, so that one who asks in vain never counts for a moment and has
+	// another refused. Giving back needs no lock.
 	taking sync.Mutex
 }
 

@@ -385,6 +385,13 @@ func install(ctx context.Context, t *testing.T) *kubernetes.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
+	services := authorizationv1.ResourceAttributes{Namespace: "default", Resource: "services"}
+	fixture.Eventually(t, time.Minute, "the API server knows of the operator's ClusterRoleBinding", func(ctx context.Context) error {
+		if got := verbsOn(ctx, t, admin, services); !slices.Contains(got, "list") {
+			return fmt.Errorf("the operator may %v Services", got)
+		}
+		return nil
+	})
 	return admin
 }
 
