@@ -2,31 +2,41 @@ package conn
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
-// Of many who want some at once as many get it as of those who ask one after the other.
+// There is room for one and not for another, who asks again and again.
 func TestNobodyIsRefusedForBytesThatAnotherWantsInVain(t *testing.T) {
 	t.Parallel()
-	const most, asking, each, want = 32, 64, 2, 16
-	for range 2000 {
-		b := NewBudget(most)
-		var got atomic.Int32
-		var begin, done sync.WaitGroup
-		begin.Add(1)
-		for range asking {
-			done.Go(func() {
-				begin.Wait()
-				if b.All(each) {
-					got.Add(1)
+	b := NewBudget(32)
+	b.Force(30)
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	for range 2 {
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
 				}
-			})
+				if b.All(4) {
+					t.Error("it got more than is left")
+				}
+			}
+		})
+	}
+	refused := 0
+	for range 300_000 {
+		if !b.All(2) {
+			refused++
+			continue
 		}
-		begin.Done()
-		done.Wait()
-		if n := got.Load(); n != want || b.Used() != most {
-			t.Fatalf("%d of %d got theirs, and %d bytes are used; want %d", n, asking, b.Used(), want)
-		}
+		b.Give(2)
+	}
+	close(done)
+	group.Wait()
+	if refused > 0 || b.Used() != 30 {
+		t.Errorf("%d of 300000 were refused though there was room, and %d bytes are used", refused, b.Used())
 	}
 }
