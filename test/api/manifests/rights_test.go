@@ -385,13 +385,17 @@ func install(ctx context.Context, t *testing.T) *kubernetes.Clientset {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The API server takes a moment to know of the bindings.
 	services := authorizationv1.ResourceAttributes{Namespace: "default", Resource: "services"}
-	fixture.Eventually(t, time.Minute, "the API server knows of the operator's ClusterRoleBinding", func(ctx context.Context) error {
+	err = fixture.Poll(ctx, func() error {
 		if got := verbsOn(ctx, t, admin, services); !slices.Contains(got, "list") {
 			return fmt.Errorf("the operator may %v Services", got)
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return admin
 }
 
