@@ -94,26 +94,36 @@ func finalizers(of []string) []string {
 // conditions are equal ones that another object has, with words that are shared: what was made within one
 // second, and has been left alone since, has the same.
 func conditions(list []metav1.Condition) []metav1.Condition {
-	if len(list) == 0 {
-		return list
-	}
-	list = append(make([]metav1.Condition, 0, len(list)), list...)
-	var hash maphash.Hash
-	hash.SetSeed(seed)
 	size := 0
-	for i := range list {
-		c := &list[i]
+	return sharedList(&states, list, func(c *metav1.Condition, hash *maphash.Hash) bool {
 		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
 		if len(c.Message) <= maxShared {
 			c.Message = texts.One(c.Message, c.Message)
 		}
 		size += len(c.Message)
-		maphash.WriteComparable(&hash, condition{c.Type, c.Reason, c.Message, c.Status, c.ObservedGeneration, c.LastTransitionTime.Unix()})
-	}
-	if size > maxShared {
+		maphash.WriteComparable(hash, condition{c.Type, c.Reason, c.Message, c.Status, c.ObservedGeneration, c.LastTransitionTime.Unix()})
+		return size <= maxShared
+	})
+}
+
+// sharedList is an equal list that another object has. prepare shares an element's words, hashes what distinguishes
+// it, and reports whether a list with it may be shared.
+func sharedList[T any](pool *Pool[[]T], list []T, prepare func(*T, *maphash.Hash) bool) []T {
+	if len(list) == 0 {
 		return list
 	}
-	return states.One(strconv.FormatUint(hash.Sum64(), 36), list)
+	// What it is may be in the cache already. No more room than it needs: it is kept.
+	list = append(make([]T, 0, len(list)), list...)
+	var hash maphash.Hash
+	hash.SetSeed(seed)
+	may := true
+	for i := range list {
+		may = prepare(&list[i], &hash) && may
+	}
+	if !may {
+		return list
+	}
+	return pool.One(strconv.FormatUint(hash.Sum64(), 36), list)
 }
 
 // condition is what distinguishes a condition.

@@ -3,8 +3,6 @@ package slim
 import (
 	"fmt"
 	"hash/maphash"
-	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -185,45 +183,25 @@ func Pod(pod *corev1.Pod) {
 
 // podConditions are equal ones of another Pod: Pods that began in the same seconds have equal ones.
 func podConditions(list []corev1.PodCondition) []corev1.PodCondition {
-	if len(list) == 0 {
-		return list
-	}
-	list = slices.Clone(list)
-	var hash maphash.Hash
-	hash.SetSeed(seed)
 	size := 0
-	for i := range list {
-		c := &list[i]
+	return sharedList(&stages, list, func(c *corev1.PodCondition, hash *maphash.Hash) bool {
 		c.Type, c.Status, c.Reason = word(c.Type), word(c.Status), word(c.Reason)
 		size += len(c.Message)
-		maphash.WriteComparable(&hash, condition{string(c.Type), c.Reason, c.Message, metav1.ConditionStatus(c.Status), c.ObservedGeneration, c.LastTransitionTime.Unix()})
-	}
-	if size > maxShared {
-		return list
-	}
-	return stages.One(strconv.FormatUint(hash.Sum64(), 36), list)
+		maphash.WriteComparable(hash, condition{string(c.Type), c.Reason, c.Message, metav1.ConditionStatus(c.Status), c.ObservedGeneration, c.LastTransitionTime.Unix()})
+		return size <= maxShared
+	})
 }
 
 // containerStatuses are equal ones of another Pod, where each container runs for the first time.
 func containerStatuses(list []corev1.ContainerStatus) []corev1.ContainerStatus {
-	if len(list) == 0 {
-		return list
-	}
-	list = slices.Clone(list)
-	var hash maphash.Hash
-	hash.SetSeed(seed)
-	first := true
-	for i := range list {
-		s := &list[i]
+	return sharedList(&running, list, func(s *corev1.ContainerStatus, hash *maphash.Hash) bool {
 		s.Name, s.Started = word(s.Name), flag(s.Started)
-		if first = first && s.State.Running != nil && s.RestartCount == 0 && s.LastTerminationState == (corev1.ContainerState{}); first {
-			maphash.WriteComparable(&hash, container{s.Name, s.Ready, s.Started, s.State.Running.StartedAt.Unix()})
+		if s.State.Running == nil || s.RestartCount != 0 || s.LastTerminationState != (corev1.ContainerState{}) {
+			return false
 		}
-	}
-	if !first {
-		return list
-	}
-	return running.One(strconv.FormatUint(hash.Sum64(), 36), list)
+		maphash.WriteComparable(hash, container{s.Name, s.Ready, s.Started, s.State.Running.StartedAt.Unix()})
+		return true
+	})
 }
 
 // container is what distinguishes a container that runs for the first time.
