@@ -1,17 +1,20 @@
 package httpserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"github.com/valyala/fasthttp"
 
 	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
 
 // JSON answers with a status and a JSON document.
@@ -69,29 +72,20 @@ func check(what func() error) fasthttp.RequestHandler {
 	}
 }
 
-// metrics writes what a registry gathers, in the format that the scraper asks for. A collector
-// that fails hides only its own metrics.
+// metrics writes what a registry gathers, in the format that the scraper asks for.
 func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
+	var last atomic.Int64 // how large the answer was: a buffer that grows leaves as much garbage again
 	return func(ctx *fasthttp.RequestCtx) {
-		families, err := gatherer.Gather()
-		if err != nil && len(families) == 0 {
-			Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be gathered")
-			return
-		}
 		accept := http.Header{"Accept": {string(ctx.Request.Header.Peek(fasthttp.HeaderAccept))}}
 		format := expfmt.NegotiateAccept(accept, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+		size := last.Load()
+		text := bytes.NewBuffer(make([]byte, 0, size+size/8))
+		if err := objectmetrics.Write(gatherer, text, format); err != nil {
+			Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be written")
+			return
+		}
+		last.Store(int64(text.Len()))
 		ctx.SetContentType(string(format))
-		encoder := expfmt.NewEncoder(ctx, format)
-		for _, family := range families {
-			if err := encoder.Encode(family); err != nil {
-				ctx.Response.Reset()
-				Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be written")
-				return
-			}
-		}
-		// OpenMetrics ends with a line of its own.
-		if closer, ok := encoder.(expfmt.Closer); ok {
-			_ = closer.Close()
-		}
+		ctx.Response.SetBodyRaw(text.Bytes())
 	}
 }

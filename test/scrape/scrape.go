@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+
+	"dormouse.dev/dormouse/internal/objectmetrics"
 )
 
 // Sizes are the bytes that each metric takes in the answer to a scrape, as text.
@@ -38,30 +40,19 @@ func (s Sizes) String() string {
 
 // Measure scrapes once.
 func Measure(g prometheus.Gatherer) (Sizes, error) {
-	sizes := Sizes{}
-	var text bytes.Buffer
-	err := scrape(g, &text, func(family string) {
-		sizes[family] = text.Len()
-		text.Reset()
-	})
-	return sizes, err
-}
-
-// scrape writes the answer to a scrape, and calls after with the name of each metric once it is
-// written.
-func scrape(g prometheus.Gatherer, text *bytes.Buffer, after func(family string)) error {
 	families, err := g.Gather()
 	if err != nil {
-		return fmt.Errorf("gather the metrics: %w", err)
+		return nil, fmt.Errorf("gather the metrics: %w", err)
 	}
-	encoder := expfmt.NewEncoder(text, expfmt.NewFormat(expfmt.TypeTextPlain))
+	sizes := Sizes{}
 	for _, family := range families {
-		if err := encoder.Encode(family); err != nil {
-			return fmt.Errorf("write %s: %w", family.GetName(), err)
+		var text bytes.Buffer
+		if _, err := expfmt.MetricFamilyToText(&text, family); err != nil {
+			return nil, fmt.Errorf("write %s: %w", family.GetName(), err)
 		}
-		after(family.GetName())
+		sizes[family.GetName()] = text.Len()
 	}
-	return nil
+	return sizes, nil
 }
 
 // Benchmark scrapes as often as b asks for, and reports a scrape's size and the time of a
@@ -73,7 +64,7 @@ func Benchmark(b *testing.B, g prometheus.Gatherer) {
 	began := processorTime(b)
 	for b.Loop() {
 		text.Reset()
-		if err := scrape(g, &text, func(string) {}); err != nil {
+		if err := objectmetrics.Write(g, &text, expfmt.NewFormat(expfmt.TypeTextPlain)); err != nil {
 			b.Fatal(err)
 		}
 	}
