@@ -25,6 +25,11 @@ const HoldTime = 10 * time.Second
 // answered. It is shorter than FreshFor by what it takes to find out that a replica is gone.
 const RenewalTime = 20 * time.Second
 
+// ReturnTime is within which time a sidecar comes back whose connection ended and that has nothing new to say,
+// at any moment of it: thousands may have been at the replica that has ended. With RenewalTime it is shorter
+// than FreshFor.
+const ReturnTime = 3 * time.Second
+
 // HoldHeader names for how many seconds the caller lets its report be held where there is no news,
 // up to RenewalTime; absent: HoldTime. Operators of an earlier version hold it for HoldTime. It is no
 // field of the report for the reason that DeniedSinceHeader is none.

@@ -78,8 +78,9 @@ func newClient(operator string, token Token) (*client, error) {
 
 // send sends a report and waits for the answer. deniedSince is for reportapi.DeniedSinceHeader; 0:
 // the report allows the deletion. One that renews says what the one before said, which was answered:
-// nobody waits for it, and it may be held for longer.
-func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64, renews bool) (answer reportapi.Answer, err error) {
+// nobody waits for it, and it may be held for longer. Parted: the operator's replica closed the connection
+// beside its answer, or without one.
+func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64, renews bool) (answer reportapi.Answer, parted bool, err error) {
 	patience := c.patience
 	if renews {
 		patience = c.renewal
@@ -88,15 +89,15 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 	defer cancel()
 	token, err := c.token.Get()
 	if err != nil {
-		return answer, err
+		return answer, false, err
 	}
 	body, err := json.Marshal(report)
 	if err != nil {
-		return answer, fmt.Errorf("writing the report: %w", err)
+		return answer, false, fmt.Errorf("writing the report: %w", err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
-		return answer, fmt.Errorf("making the report: %w", err)
+		return answer, false, fmt.Errorf("making the report: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
@@ -106,7 +107,7 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 	if report.Memory != nil {
 		memory, err := json.Marshal(report.Memory)
 		if err != nil {
-			return answer, fmt.Errorf("writing the report's memory: %w", err)
+			return answer, false, fmt.Errorf("writing the report's memory: %w", err)
 		}
 		request.Header.Set(reportapi.MemoryHeader, string(memory))
 	}
@@ -115,11 +116,11 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return answer, fmt.Errorf("sending the report: %w", err)
+		return answer, true, fmt.Errorf("sending the report: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return answer, refused(response)
+		return answer, false, refused(response)
 	}
 	raw, err := io.ReadAll(io.LimitReader(response.Body, reportapi.MaxReportBytes+1))
 	if err == nil && len(raw) > reportapi.MaxReportBytes {
@@ -132,9 +133,9 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 		err = errors.New("it has no version")
 	}
 	if err != nil {
-		return reportapi.Answer{}, fmt.Errorf("reading the operator's answer: %w", err)
+		return reportapi.Answer{}, false, fmt.Errorf("reading the operator's answer: %w", err)
 	}
-	return answer, nil
+	return answer, response.Close, nil
 }
 
 func refused(response *http.Response) error {

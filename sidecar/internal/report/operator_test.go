@@ -119,6 +119,24 @@ func (c *call) tell(a reportapi.Answer) {
 	c.answer <- func(w http.ResponseWriter) { _ = json.NewEncoder(w).Encode(a) }
 }
 
+// part tells, and closes the connection, as a replica does that ends.
+func (c *call) part(a reportapi.Answer) {
+	c.answer <- func(w http.ResponseWriter) {
+		w.Header().Set("Connection", "close")
+		_ = json.NewEncoder(w).Encode(a)
+	}
+}
+
+// breakOff closes the connection without an answer.
+func (c *call) breakOff() {
+	c.answer <- func(w http.ResponseWriter) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+}
+
 func (c *call) refuse(status int, body string) {
 	c.answer <- func(w http.ResponseWriter) {
 		w.WriteHeader(status)
@@ -144,10 +162,12 @@ func (c *call) wantHeld() {
 	}
 }
 
+// gameStarted is one for all answers: another one would be another process.
+var gameStarted = time.Now().Truncate(time.Second).Add(-time.Minute)
+
 // answer is what the operator tells while nothing happens.
 func answerOf(version string) reportapi.Answer {
-	started := time.Now().Truncate(time.Second).Add(-time.Minute)
-	return reportapi.Answer{Version: version, GameStarted: &started, Server: reportapi.Server{Name: "lobby", Capacity: 20}}
+	return reportapi.Answer{Version: version, GameStarted: &gameStarted, Server: reportapi.Server{Name: "lobby", Capacity: 20}}
 }
 
 // sidecar is a Game with its reporter.

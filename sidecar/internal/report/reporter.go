@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"net/http"
 	"reflect"
 	"slices"
@@ -40,6 +41,8 @@ type Reporter struct {
 
 	// lastTimeout bounds the last report.
 	lastTimeout time.Duration
+	// within is a moment within some time.
+	within func(time.Duration) time.Duration
 
 	// The fields below are Run's alone.
 	sequence uint64
@@ -53,9 +56,9 @@ type Reporter struct {
 	sent time.Time
 	// deniedSince is as in reportapi.DeniedSinceHeader; 0: the latest report doesn't deny it.
 	deniedSince uint64
-	// holdOff is until when nothing is sent after a failure.
-	holdOff time.Time
-	backoff wait.Backoff
+	// holdOff is until when nothing is sent after a failure, and comeBack until when nothing that renews a report.
+	holdOff, comeBack time.Time
+	backoff           wait.Backoff
 	// mute is set after a refusal of the report's content, until the next answer: an operator of an
 	// earlier version may not know Looked.
 	mute bool
@@ -72,8 +75,11 @@ type flight struct {
 // landing is the result of a report.
 type landing struct {
 	sequence uint64
+	renews   bool
 	answer   reportapi.Answer
-	err      error
+	// parted is set where the operator's replica closed the connection.
+	parted bool
+	err    error
 }
 
 // New makes a reporter for the named Server. The operator's address is like http://host:port.
@@ -84,7 +90,7 @@ func New(operator, server string, token Token, g *game.Game, m *metrics.Metrics,
 	}
 	return &Reporter{
 		server: server, instance: rand.Text(), game: g, client: c, metrics: m, log: log,
-		landed: make(chan landing, maxConnections), backoff: retries(), lastTimeout: lastWord,
+		landed: make(chan landing, maxConnections), backoff: retries(), lastTimeout: lastWord, within: mathrand.N[time.Duration],
 	}, nil
 }
 
@@ -128,6 +134,9 @@ func (r *Reporter) step(ctx context.Context, snapshot game.Snapshot) time.Durati
 		return time.Hour
 	}
 	at := r.holdOff
+	if r.comeBack.After(at) && alike(report, r.last) {
+		at = r.comeBack
+	}
 	if !urgent(r.last, report) && r.sent.Add(pace).After(at) {
 		at = r.sent.Add(pace)
 	}
@@ -188,8 +197,8 @@ func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
 	r.flights = append(r.flights, flight{report.Sequence, cancel})
 	go func() {
 		defer cancel()
-		answer, err := r.client.send(ctx, report, deniedSince, renews)
-		r.landed <- landing{report.Sequence, answer, err}
+		answer, parted, err := r.client.send(ctx, report, deniedSince, renews)
+		r.landed <- landing{report.Sequence, renews, answer, parted, err}
 	}()
 }
 
@@ -211,6 +220,10 @@ func (r *Reporter) landFlight(sequence uint64) {
 // land takes in the result of a report.
 func (r *Reporter) land(l landing) {
 	r.landFlight(l.sequence)
+	if l.sequence == r.sequence && l.parted && (l.renews || l.err == nil) {
+		// What was said last arrived. Its replica ends, and thousands come to another one.
+		r.comeBack = time.Now().Add(r.within(reportapi.ReturnTime))
+	}
 	switch {
 	case l.err == nil && l.sequence > r.answered:
 		r.answered, r.seen = l.sequence, l.answer.Version

@@ -213,6 +213,47 @@ func TestTheStepsOfUrgency(t *testing.T) {
 	r.land(<-r.landed)
 }
 
+// Thousands may have been at a replica that ends, and they don't come to the next one at once: only who has
+// news does.
+func TestWhoHasNoNewsComesBackLater(t *testing.T) {
+	for name, end := range map[string]func(*call){
+		"with an answer":    func(c *call) { c.part(answerOf("1")) },
+		"without an answer": (*call).breakOff,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			s := newSidecar(t, o.server.URL)
+			s.reporter.within = func(most time.Duration) time.Duration {
+				if most != reportapi.ReturnTime {
+					t.Errorf("it comes back within %s, want %s", most, reportapi.ReturnTime)
+				}
+				return time.Hour
+			}
+			s.start(t, o).tell(answerOf("1"))
+			end(o.next())
+			o.none(5 * pace)
+			s.Ready()
+			if news := o.next(); news.report.Game.State != v1alpha1.GameReady {
+				t.Errorf("news %+v", news.report)
+			}
+		})
+	}
+}
+
+// News that may not have arrived are said again soon.
+func TestNewsThatBrokeOffComeBackSoon(t *testing.T) {
+	o := newOperator(t)
+	s := newSidecar(t, o.server.URL)
+	s.reporter.within = func(time.Duration) time.Duration { return time.Hour }
+	s.start(t, o)
+	s.Ready()
+	o.next().breakOff()
+	if again := o.next(); again.report.Game.State != v1alpha1.GameReady {
+		t.Errorf("report %+v", again.report)
+	}
+}
+
 func TestFailuresAreRetriedAndSaidOnce(t *testing.T) {
 	cases := map[string]struct {
 		fail func(*call)
@@ -229,14 +270,7 @@ func TestFailuresAreRetriedAndSaidOnce(t *testing.T) {
 		"no version":                {func(c *call) { c.refuse(200, `{}`) }, "it has no version"},
 		"an answer that has no end": {func(c *call) { c.refuse(200, strings.Repeat(" ", reportapi.MaxReportBytes+1)) }, "it has more than"},
 		"a hang":                    {func(*call) {}, "context deadline exceeded"},
-		"a connection that breaks": {func(c *call) {
-			c.answer <- func(w http.ResponseWriter) {
-				conn, _, err := http.NewResponseController(w).Hijack()
-				if err == nil {
-					_ = conn.Close()
-				}
-			}
-		}, "sending the report"},
+		"a connection that breaks":  {(*call).breakOff, "sending the report"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

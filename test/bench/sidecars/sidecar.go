@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -58,7 +59,7 @@ func newSidecar(p *player, of Sidecar) (*sidecar, error) {
 func (s *sidecar) report(ctx context.Context) {
 	restore, seen, pause := true, "", firstRetry
 	for {
-		answer, err := s.say(restore, seen)
+		answer, parted, err := s.say(restore, seen)
 		select {
 		case <-ctx.Done():
 			return
@@ -88,6 +89,13 @@ func (s *sidecar) report(ctx context.Context) {
 		if unready {
 			s.player.tell(notice{Unready: s.Server})
 		}
+		if parted && !unready {
+			select {
+			case <-ctx.Done():
+			case <-s.ended:
+			case <-time.After(rand.N(reportapi.ReturnTime)): //nolint:gosec // any number will do
+			}
+		}
 	}
 }
 
@@ -108,7 +116,7 @@ func (s *sidecar) change(ctx context.Context, after time.Duration) {
 		s.mu.Lock()
 		s.players = 1 + s.players%(capacity-1)
 		s.mu.Unlock()
-		if _, err := s.say(false, "changed"); err != nil {
+		if _, _, err := s.say(false, "changed"); err != nil {
 			s.player.note(err)
 		}
 	}
@@ -131,18 +139,18 @@ func (s *sidecar) compose(restore bool, seen string) (_ reportapi.Report, again 
 	}, again
 }
 
-// say makes one report, which is held while seen is the last answer's version.
-func (s *sidecar) say(restore bool, seen string) (reportapi.Answer, error) {
-	var answer reportapi.Answer
+// say makes one report, which is held while seen is the last answer's version. Parted: the replica closes the
+// connection.
+func (s *sidecar) say(restore bool, seen string) (answer reportapi.Answer, parted bool, err error) {
 	report, again := s.compose(restore, seen)
 	body, err := json.Marshal(report)
 	if err != nil {
-		return answer, fmt.Errorf("encode a report: %w", err)
+		return answer, false, fmt.Errorf("encode a report: %w", err)
 	}
 	token := s.Token
 	if s.signer != nil {
 		if token, err = s.signer.Get(); err != nil {
-			return answer, err
+			return answer, false, err
 		}
 	}
 	req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
@@ -156,13 +164,13 @@ func (s *sidecar) say(restore bool, seen string) (reportapi.Answer, error) {
 	}
 	req.SetBody(body)
 	if err := s.player.http.Do(req, res); err != nil {
-		return answer, fmt.Errorf("report: %w", err)
+		return answer, false, fmt.Errorf("report: %w", err)
 	}
 	if res.StatusCode() != fasthttp.StatusOK {
-		return answer, fmt.Errorf("a report was answered %d %.200s", res.StatusCode(), res.Body())
+		return answer, false, fmt.Errorf("a report was answered %d %.200s", res.StatusCode(), res.Body())
 	}
 	if err := json.Unmarshal(res.Body(), &answer); err != nil {
-		return answer, fmt.Errorf("decode an answer: %w", err)
+		return answer, false, fmt.Errorf("decode an answer: %w", err)
 	}
-	return answer, nil
+	return answer, res.ConnectionClose(), nil
 }
