@@ -81,7 +81,7 @@ func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
 		size := last.Load()
 		text := bytes.NewBuffer(make([]byte, 0, size+size/8))
 		if err := objectmetrics.Write(gatherer, text, format); err != nil {
-			Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be written")
+			Error(&ctx.Response, fasthttp.StatusInternalServerError, "the metrics could not be gathered or written")
 			return
 		}
 		last.Store(int64(text.Len()))

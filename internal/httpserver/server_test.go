@@ -101,6 +101,7 @@ func TestAnswers(t *testing.T) {
 		"a process that isn't ready says why":         {"GET", "/readyz", "", 503, "the caches are not filled\n"},
 		"metrics are shown as text":                   {"GET", "/metrics", "", 200, "# HELP dormouse_test_total A test.\n# TYPE dormouse_test_total counter\ndormouse_test_total 3\n"},
 		"HEAD is answered where GET is, with no body": {"HEAD", "/healthz", "", 200, ""},
+		"and so it is of the metrics":                 {"HEAD", "/metrics", "", 200, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

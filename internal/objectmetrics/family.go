@@ -36,8 +36,12 @@ func (f *Family) Summary(count uint64, sum float64, labels ...*string) {
 	f.add(sum, labels)
 }
 
+// add adds a series. Too few labels are the caller's fault, and end here.
 func (f *Family) add(value float64, labels []*string) {
-	f.values, f.labels = append(f.values, value), append(f.labels, labels...)
+	f.values = append(f.values, value)
+	for i := range f.of.Labels {
+		f.labels = append(f.labels, labels[i])
+	}
 }
 
 // parts calls do with all series, so many at a time, each time in the same memory.

@@ -14,14 +14,14 @@ import (
 const partSize = 256
 
 // Write writes a gatherer's metrics. Where it is a Gatherer, those of objects come last. A collector that fails
-// hides only its own metrics; where all do, it is an error, and nothing is written.
+// hides only its own metrics; where nothing is left, it is an error, and nothing is written.
 func Write(g prometheus.Gatherer, to io.Writer, format expfmt.Format) error {
 	var objects []*Family
 	if ours, ok := g.(*Gatherer); ok {
 		g, objects = ours.registry, ours.objects()
 	}
 	families, err := g.Gather()
-	if err != nil && len(families) == 0 {
+	if err != nil && len(families)+len(objects) == 0 {
 		return fmt.Errorf("gather the metrics: %w", err)
 	}
 	encoder := expfmt.NewEncoder(to, format)
