@@ -49,6 +49,7 @@ type Handler struct {
 	line      *line
 	web       *httpserver.Server
 	held      atomic.Int64
+	brief     brief
 }
 
 // refusal is an answer that refuses a report.
@@ -69,9 +70,7 @@ func (h *Handler) Register(s *httpserver.Server) {
 
 // mayBeLarge reports whether a body may be larger than usual: the caller has a valid token.
 func (h *Handler) mayBeLarge(header *fasthttp.RequestHeader) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	_, refused := identify(ctx, h.verifier, header)
+	_, refused := identify(h.brief.context(), h.verifier, header)
 	return refused == nil
 }
 
@@ -136,8 +135,7 @@ type taken struct {
 
 // take checks a report and remembers it. Where it is to be held, it is counted as that.
 func (h *Handler) take(rc *fasthttp.RequestCtx) (t taken) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
+	ctx := h.brief.context()
 	if t.id, t.refused = identify(ctx, h.verifier, &rc.Request.Header); t.refused != nil {
 		return t
 	}
@@ -199,9 +197,7 @@ func (h *Handler) holdOf(rc *fasthttp.RequestCtx) time.Duration {
 
 // look makes the answer anew, from what the cache has now.
 func (h *Handler) look(t *taken) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
-	defer cancel()
-	v, refused := h.see(ctx, t.id, t.name)
+	v, refused := h.see(h.brief.context(), t.id, t.name)
 	if t.refused = refused; refused == nil {
 		h.tell(t, v)
 		v.free()
