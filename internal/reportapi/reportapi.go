@@ -25,8 +25,8 @@ const HoldTime = 10 * time.Second
 // answered. It is shorter than FreshFor by what it takes to find out that a replica is gone.
 const RenewalTime = 20 * time.Second
 
-// ReturnTime is within which time a sidecar comes back whose connection ended and that has nothing new to say,
-// at any moment of it: thousands may have been at the replica that has ended. With RenewalTime it is shorter
+// ReturnTime is the time within which a sidecar comes back whose connection has ended and that has nothing new to
+// say, at any moment of it: thousands may have been at the replica that has ended. With RenewalTime it is shorter
 // than FreshFor.
 const ReturnTime = 3 * time.Second
 
@@ -248,6 +248,10 @@ const LookTime = time.Second
 
 // Looked is the answer at LookPath.
 type Looked struct {
+	// Held is set, where there is no reply, if this replica held the sidecar's report when it was asked, or if too
+	// many ask already: the sidecar isn't on its way from a replica that has ended. Those of an earlier version don't
+	// say so.
+	Held bool `json:"held,omitempty"`
 	// Replied is set where the sidecar has replied to this replica, or has denied the deletion
 	// before. Else nothing below is set.
 	Replied bool `json:"replied,omitempty"`

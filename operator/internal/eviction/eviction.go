@@ -33,7 +33,7 @@ const Path = "/evict"
 
 // Looker has the sidecar of a Server's Pod look anew whether the Server may be deleted.
 type Looker interface {
-	Look(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked
+	LookPatiently(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked
 }
 
 // Handler answers.
@@ -78,7 +78,7 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 		h.Metrics.Reviewed(metrics.EvictionDenied)
 		return denied(server.Name, "Allocation "+name+" has it")
 	}
-	looked := h.Looker.Look(ctx, server, pod.UID)
+	looked := h.Looker.LookPatiently(ctx, server, pod.UID)
 	switch {
 	case !looked.Replied:
 		h.Metrics.Reviewed(metrics.EvictionUnanswered)

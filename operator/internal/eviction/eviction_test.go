@@ -31,7 +31,7 @@ type sidecar struct {
 	asked int
 }
 
-func (s *sidecar) Look(_ context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
+func (s *sidecar) LookPatiently(_ context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
 	if server.Name == "lobby" && podUID == "pod" {
 		s.asked++
 	}

@@ -28,6 +28,8 @@ type look struct {
 	// replied is closed once said is there, which never changes after that.
 	replied chan struct{}
 	said    *said
+	// held is set where the sidecar's report was held when this began.
+	held bool
 }
 
 // Bounds of looks. One begins at most every lookPace for a Server at a replica: whoever asks
@@ -52,7 +54,7 @@ func (t *table) ask(uid types.UID, server types.NamespacedName, word string) *lo
 		if e.looks == nil {
 			e.looks = map[string]*look{}
 		}
-		l = &look{replied: make(chan struct{})}
+		l = &look{replied: make(chan struct{}), held: e.waiter != nil}
 		e.looks[word] = l
 	}
 	l.asking++
@@ -110,7 +112,7 @@ func (t *table) lastAnswer(uid types.UID) (look string, last answered) {
 func (t *table) await(ctx context.Context, server *v1alpha1.Server, podUID, word string) reportapi.Looked {
 	l := t.ask(server.UID, client.ObjectKeyFromObject(server), word)
 	if l == nil {
-		return reportapi.Looked{}
+		return reportapi.Looked{Held: true} // many ask already, and it is of no use to ask again
 	}
 	defer t.stopLook(server.UID, word, l)
 	var s *said
@@ -120,11 +122,11 @@ func (t *table) await(ctx context.Context, server *v1alpha1.Server, podUID, word
 	case <-ctx.Done():
 		s = t.last(server.UID)
 		if s == nil || s.report.DeletionAllowed || time.Since(s.at) > reportapi.FreshFor {
-			return reportapi.Looked{}
+			return reportapi.Looked{Held: l.held}
 		}
 	}
 	if s.podUID != podUID {
-		return reportapi.Looked{}
+		return reportapi.Looked{Held: l.held}
 	}
 	looked := reportapi.Looked{Replied: true, DeletionAllowed: s.report.DeletionAllowed, ShutdownSeen: s.report.ShutdownSeen}
 	if p := s.report.Game.Players; p != nil {
@@ -188,6 +190,18 @@ func (p *Peers) Look(ctx context.Context, server *v1alpha1.Server, podUID types.
 	return looked.(reportapi.Looked) //nolint:forcetypeassert // it is made above
 }
 
+// LookPatiently is Look, and where no replica has the sidecar it is asked for as long as it may take to come
+// back from a replica that has ended.
+func (p *Peers) LookPatiently(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
+	// One that comes back last has a round of its own.
+	for end := time.Now().Add(reportapi.ReturnTime + reportapi.LookTime/2); ; {
+		looked := p.Look(ctx, server, podUID)
+		if looked.Replied || looked.Held || time.Now().After(end) || ctx.Err() != nil {
+			return looked
+		}
+	}
+}
+
 func (p *Peers) look(ctx context.Context, server *v1alpha1.Server, podUID string) reportapi.Looked {
 	addresses, err := p.addresses(ctx)
 	if err != nil {
@@ -209,10 +223,13 @@ func (p *Peers) look(ctx context.Context, server *v1alpha1.Server, podUID string
 		}()
 	}
 	go func() { replies <- p.table.await(ctx, server, podUID, word) }()
+	held := false
 	for range cap(replies) {
-		if looked := <-replies; looked.Replied {
+		looked := <-replies
+		if looked.Replied {
 			return looked
 		}
+		held = held || looked.Held
 	}
-	return reportapi.Looked{}
+	return reportapi.Looked{Held: held}
 }

@@ -98,6 +98,79 @@ func TestALookThatNobodyRepliesToEnds(t *testing.T) {
 	}
 }
 
+// patient has a replica look in the background as for an eviction.
+func (r *replica) patient() <-chan reportapi.Looked {
+	done, server := make(chan reportapi.Looked, 1), r.read()
+	go func() { done <- r.peers.LookPatiently(r.t.Context(), server, "pod-1") }()
+	return done
+}
+
+// play reports as a sidecar on whose game two play, until the test ends.
+func (r *replica) play() {
+	seen, look := "", ""
+	for sequence := uint64(1); ; sequence++ {
+		said := next(sequence, players(2))
+		said.Seen, said.Looked, said.DeletionAllowed = seen, look, false
+		text, err := json.Marshal(said)
+		if err != nil {
+			return
+		}
+		code, answer, err := r.post("good", text)
+		var a reportapi.Answer
+		if err != nil || code != 200 || json.Unmarshal(answer, &a) != nil {
+			return
+		}
+		seen, look = a.Version, a.Look
+	}
+}
+
+// Whoever evicts waits for a sidecar whose replica has just ended.
+func TestAnEvictionWaitsForASidecarOnItsWay(t *testing.T) {
+	_, two := twoReplicas(t)
+	two.peers.lookTime = 500 * time.Millisecond
+	done := two.patient()
+	word := func() string {
+		word, _ := two.table.lastAnswer("server-1")
+		return word
+	}
+	var first string
+	two.eventually("it is asked", func() bool { first = word(); return first != "" })
+	two.eventually("it is asked again", func() bool { return word() != "" && word() != first })
+	go two.play()
+	want := reportapi.Looked{Replied: true, Players: 2}
+	if looked := <-done; looked != want {
+		t.Errorf("looked %+v, want %+v", looked, want)
+	}
+}
+
+// It doesn't wait for one that is there and doesn't reply.
+func TestAnEvictionDoesNotWaitForAGameThatHangs(t *testing.T) {
+	one, two := twoReplicas(t)
+	two.peers.lookTime = 2 * reportapi.LookTime // the replica that has the report answers in its own time
+	one.hold(next(6))
+	began := time.Now()
+	want := reportapi.Looked{Held: true}
+	if looked := <-two.patient(); looked != want {
+		t.Errorf("looked %+v, want %+v", looked, want)
+	}
+	if took := time.Since(began); took >= 2*two.peers.lookTime {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// A sidecar that is nowhere isn't waited for without end.
+func TestAnEvictionDoesNotWaitWithoutEnd(t *testing.T) {
+	_, two := twoReplicas(t)
+	two.peers.lookTime = 500 * time.Millisecond
+	began := time.Now()
+	if looked := two.peers.LookPatiently(t.Context(), two.read(), "pod-1"); looked != (reportapi.Looked{}) {
+		t.Errorf("looked %+v", looked)
+	}
+	if took := time.Since(began); took < reportapi.ReturnTime || took > reportapi.ReturnTime+within {
+		t.Errorf("it took %s, want a little over %s", took, reportapi.ReturnTime)
+	}
+}
+
 // What the sidecar said last counts where it doesn't reply, and denies the deletion: the label may
 // not say so yet.
 func TestALastDenialCountsWithoutAReply(t *testing.T) {
@@ -106,12 +179,14 @@ func TestALastDenialCountsWithoutAReply(t *testing.T) {
 		last := next(6, players(3))
 		last.DeletionAllowed = !denied
 		held := one.hold(last)
+		// The replica that has the report answers in its own time.
+		two.peers.lookTime = 2 * reportapi.LookTime
 		if denied {
-			two.peers.lookTime = time.Minute // the replica that has the report answers in its own time
+			two.peers.lookTime = time.Minute
 		}
 		done := two.looking()
 		<-held
-		want := reportapi.Looked{}
+		want := reportapi.Looked{Held: true}
 		if denied {
 			want = reportapi.Looked{Replied: true, Players: 3}
 		}

@@ -90,6 +90,11 @@ func (r *Reports) Look(ctx context.Context, server *v1alpha1.Server, podUID type
 	return r.Peers.Look(ctx, server, podUID)
 }
 
+// LookPatiently is Look, and waits for a sidecar that is on its way from a replica that has ended.
+func (r *Reports) LookPatiently(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
+	return r.Peers.LookPatiently(ctx, server, podUID)
+}
+
 // Register registers the endpoints for reports, and for other replicas.
 func (r *Reports) Register(s *httpserver.Server) {
 	r.report.Register(s)
