@@ -196,7 +196,7 @@ func (k *parking) stops() bool {
 }
 
 // Parked requests are answered over stopEach each when the server stops, a few every stopTick, and over stopTime
-// at most: most callers come back at once, to another server, where thousands at a time would keep everybody else
+// at most: callers come to another server then, where thousands at a time would keep everybody else
 // waiting. They mustn't wait for long either, since what else the program does ends after that.
 const stopEach, stopTick, stopTime = 200 * time.Microsecond, 10 * time.Millisecond, time.Second
 

@@ -78,8 +78,8 @@ func newClient(operator string, token Token) (*client, error) {
 
 // send sends a report and waits for the answer. deniedSince is for reportapi.DeniedSinceHeader; 0:
 // the report allows the deletion. One that renews says what the one before said, which was answered:
-// nobody waits for it, and it may be held for longer. Parted: the operator's replica closed the connection
-// beside its answer, or without one.
+// nobody waits for it, and it may be held for longer. Parted: the operator's replica closed the connection that it
+// had, beside its answer or without one.
 func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince uint64, renews bool) (answer reportapi.Answer, parted bool, err error) {
 	patience := c.patience
 	if renews {
@@ -116,7 +116,9 @@ func (c *client) send(ctx context.Context, report reportapi.Report, deniedSince 
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return answer, true, fmt.Errorf("sending the report: %w", err)
+		var network *net.OpError
+		dialed := !errors.As(err, &network) || network.Op != "dial"
+		return answer, dialed && ctx.Err() == nil, fmt.Errorf("sending the report: %w", err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

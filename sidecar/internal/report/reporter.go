@@ -56,7 +56,8 @@ type Reporter struct {
 	sent time.Time
 	// deniedSince is as in reportapi.DeniedSinceHeader; 0: the latest report doesn't deny it.
 	deniedSince uint64
-	// holdOff is until when nothing is sent after a failure, and comeBack until when nothing that renews a report.
+	// Until holdOff nothing is sent, after a failure. Until comeBack nothing is sent that says what the last report
+	// said, after its replica has ended.
 	holdOff, comeBack time.Time
 	backoff           wait.Backoff
 	// mute is set after a refusal of the report's content, until the next answer: an operator of an
@@ -77,7 +78,7 @@ type landing struct {
 	sequence uint64
 	renews   bool
 	answer   reportapi.Answer
-	// parted is set where the operator's replica closed the connection.
+	// parted is set where the operator's replica closed the connection that it had.
 	parted bool
 	err    error
 }
@@ -188,6 +189,7 @@ func (r *Reporter) send(ctx context.Context, report reportapi.Report) {
 			r.land(<-r.landed)
 		}
 	}
+	r.comeBack = time.Time{}
 	renews := r.sequence > 0 && r.answered == r.sequence && alike(report, r.last)
 	r.sequence++
 	report.Sequence = r.sequence
@@ -223,6 +225,9 @@ func (r *Reporter) land(l landing) {
 	if l.sequence == r.sequence && l.parted && (l.renews || l.err == nil) {
 		// What was said last arrived. Its replica ends, and thousands come to another one.
 		r.comeBack = time.Now().Add(r.within(reportapi.ReturnTime))
+		if latest := r.sent.Add(reportapi.RenewalTime + reportapi.ReturnTime); r.comeBack.After(latest) {
+			r.comeBack = latest // the report doesn't count for much longer
+		}
 	}
 	switch {
 	case l.err == nil && l.sequence > r.answered:
@@ -255,6 +260,7 @@ func (r *Reporter) fail(err error) {
 	r.metrics.Reported(outcome)
 	if err.Error() != r.complaint {
 		r.complaint = err.Error()
+		wait = max(wait, time.Until(r.comeBack))
 		r.log.Error(err, "A report failed; it is sent again", "in", wait.Round(time.Millisecond).String())
 	}
 }

@@ -234,10 +234,44 @@ func TestWhoHasNoNewsComesBackLater(t *testing.T) {
 			end(o.next())
 			o.none(5 * pace)
 			s.Ready()
-			if news := o.next(); news.report.Game.State != v1alpha1.GameReady {
+			news := o.next()
+			if news.report.Game.State != v1alpha1.GameReady {
 				t.Errorf("news %+v", news.report)
 			}
+			// What didn't arrive is said again soon, and there is one report again once it has.
+			news.refuse(503, "")
+			again := o.next()
+			if again.report.Game.State != v1alpha1.GameReady {
+				t.Errorf("the news again are %+v", again.report)
+			}
+			again.tell(answerOf("2"))
+			if renewal := o.next(); renewal.report.Seen != "2" {
+				t.Errorf("report %+v", renewal.report)
+			}
 		})
+	}
+}
+
+func TestWhoHasNoNewsComesBack(t *testing.T) {
+	o := newOperator(t)
+	s := newSidecar(t, o.server.URL)
+	s.reporter.within = func(time.Duration) time.Duration { return 20 * pace }
+	s.start(t, o).part(answerOf("2"))
+	o.none(2 * pace)
+	if back := o.next(); back.report.Seen != "2" || back.hold != "20" {
+		t.Errorf("it comes back with %+v, to be held for %q", back.report, back.hold)
+	}
+}
+
+// Else a Server would count as silent while its sidecar finds another replica.
+func TestAReportCountsUntilTheNextOneComes(t *testing.T) {
+	for name, most := range map[string]time.Duration{
+		"a renewal that gets no answer":    reportapi.RenewalTime + slack + dialTimeout,
+		"a replica that ends with answers": reportapi.RenewalTime + reportapi.ReturnTime + dialTimeout,
+	} {
+		if most >= reportapi.FreshFor {
+			t.Errorf("%s: the next one comes after %s, and the last one counts for %s", name, most, reportapi.FreshFor)
+		}
 	}
 }
 

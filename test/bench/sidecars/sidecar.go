@@ -89,10 +89,12 @@ func (s *sidecar) report(ctx context.Context) {
 		if unready {
 			s.player.tell(notice{Unready: s.Server})
 		}
-		if parted && !unready {
+		if parted && !s.hasNews() {
 			select {
 			case <-ctx.Done():
+				return
 			case <-s.ended:
+				return
 			case <-time.After(rand.N(reportapi.ReturnTime)): //nolint:gosec // any number will do
 			}
 		}
@@ -122,12 +124,24 @@ func (s *sidecar) change(ctx context.Context, after time.Duration) {
 	}
 }
 
+// hasNews reports whether the next report says something new.
+func (s *sidecar) hasNews() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.news(false) != s.said
+}
+
+// news is what the next report says. The lock is held.
+func (s *sidecar) news(restore bool) said {
+	return said{restore: restore, shutdown: s.last.Shutdown, players: s.players, look: s.last.Look}
+}
+
 // compose is the next report, and whether it says what the one before said.
 func (s *sidecar) compose(restore bool, seen string) (_ reportapi.Report, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sequence++
-	now := said{restore: restore, shutdown: s.last.Shutdown, players: s.players, look: s.last.Look}
+	now := s.news(restore)
 	again, s.said = now == s.said && !restore, now
 	return reportapi.Report{
 		Server: s.Server, Instance: "bench", Sequence: s.sequence, Restore: restore, Seen: seen,
