@@ -51,6 +51,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/gameserver"
 	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/gametype/firstpods"
+	"dormouse.dev/dormouse/operator/internal/garbage"
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/informer"
 	"dormouse.dev/dormouse/operator/internal/metrics"
@@ -99,6 +100,11 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 	mgr := manager{Manager: plain, raises: raising.New()}
 	log := mgr.GetLogger()
+	if tuner := garbage.New(); tuner != nil {
+		if err := mgr.Add(tuner); err != nil {
+			return fmt.Errorf("add what tunes the collection of garbage: %w", err)
+		}
+	}
 	small := index.Small{Cache: mgr.GetCache()}
 	if err := errors.Join(index.Setup(ctx, small), report.SetupIndexes(ctx, small)); err != nil {
 		return err

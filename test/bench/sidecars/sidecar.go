@@ -95,7 +95,7 @@ func (s *sidecar) report(ctx context.Context) {
 				return
 			case <-s.ended:
 				return
-			case <-time.After(rand.N(reportapi.ReturnTime)): //nolint:gosec // any number will do
+			case <-time.After(rand.N(reportapi.ReturnTime)):
 			}
 		}
 	}

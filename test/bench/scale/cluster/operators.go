@@ -61,7 +61,7 @@ func (c *Cluster) operatorProgram(name, address string) *program {
 			"--outbound-networks=" + c.options.OutboundNetworks,
 		},
 		env: []string{
-			"KUBECONFIG=" + c.kubeconfig(OperatorName), "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + name, "SENTRY_DSN=", "GOMEMLIMIT=" + c.options.OperatorMemory, "GOGC=30",
+			"KUBECONFIG=" + c.kubeconfig(OperatorName), "POD_NAMESPACE=" + systemNamespace, "POD_NAME=" + name, "SENTRY_DSN=", "GOMEMLIMIT=" + c.options.OperatorMemory,
 		},
 	}
 }

@@ -1,0 +1,128 @@
+// Package garbage sets how much garbage may be in the operator's heap before it is collected. Most of the heap is
+// the cluster's objects, which live long, and each collection goes over all of them. At rest little garbage is made,
+// and to let much be there would only take memory. At work, such as while a large Fleet starts, little of it would have
+// the heap collected several times a second.
+package garbage
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// How much garbage there may be, in percent of what lives: at rest and at least, and at work, which is what Go has by
+// default. At work it is most bytes at most: new objects stand between the garbage, and Go can't give back what was
+// between them.
+const (
+	atRest = 15
+	atWork = 100
+	most   = 48 << 20
+)
+
+const (
+	// interval is how far apart looks are.
+	interval = 2 * time.Second
+	// often is how far apart collections would be at most, with what there may be at rest, where there is work.
+	often = 3 * time.Second
+	// busy is how many looks in a row must have found work, before that is more than a scrape of the metrics, and calm
+	// how many none, before there is rest.
+	busy, calm = 2, 5
+	// returnEvery is how far apart memory is given back at rest that nothing is in: Go keeps a tenth of the heap, and
+	// what a peak has left.
+	returnEvery = time.Minute
+)
+
+// Tuner sets the percentage while the operator runs. It is a manager.Runnable that runs on each replica.
+type Tuner struct {
+	// heap is how many bytes were made since the program began, and how many lived after the last collection.
+	heap func() (made, lives uint64)
+	// set sets the percentage, and giveBack gives unused memory back to the system.
+	set      func(percent int)
+	giveBack func()
+
+	percent int
+	// looked is when the last look was, and made what was made until then.
+	looked time.Time
+	made   uint64
+	// worked is how many looks in a row have found work, and rested how many none.
+	worked, rested int
+	// returned is when memory was given back.
+	returned time.Time
+}
+
+// New makes a Tuner. Where GOGC is set, that holds, and New returns nil.
+func New() *Tuner {
+	if os.Getenv("GOGC") != "" {
+		return nil
+	}
+	return &Tuner{heap: heap, set: func(percent int) { debug.SetGCPercent(percent) }, giveBack: debug.FreeOSMemory, percent: atWork}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Tuner) NeedLeaderElection() bool { return false }
+
+// Start sets it until the context ends. Then it is again what it was.
+func (t *Tuner) Start(ctx context.Context) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	t.looked = time.Now()
+	t.made, _ = t.heap()
+	for {
+		select {
+		case <-ctx.Done():
+			t.set(atWork)
+			return nil
+		case <-ticker.C:
+			t.look(time.Now())
+		}
+	}
+}
+
+// look sets what is right after what was made since the last look.
+func (t *Tuner) look(now time.Time) {
+	made, lives := t.heap()
+	works := float64(made-t.made)/now.Sub(t.looked).Seconds()*often.Seconds() > float64(lives)*atRest/100
+	t.looked, t.made = now, made
+	if works {
+		t.worked, t.rested = t.worked+1, 0
+	} else {
+		t.worked, t.rested = 0, t.rested+1
+	}
+	percent := t.percent
+	switch {
+	case t.worked >= busy:
+		percent = percentAtWork(lives)
+	case t.rested >= calm:
+		percent = atRest
+	}
+	if percent != t.percent {
+		t.percent = percent
+		t.set(percent)
+	}
+	if percent == atRest && now.Sub(t.returned) >= returnEvery {
+		t.returned = now
+		t.giveBack()
+	}
+}
+
+// percentAtWork is how much there may be at work beside what lives.
+func percentAtWork(lives uint64) int {
+	if lives <= most {
+		return atWork
+	}
+	return max(atRest, int(most*100/lives))
+}
+
+// heap reads what Go says of it.
+func heap() (made, lives uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	for i, to := range []*uint64{&made, &lives} {
+		if samples[i].Value.Kind() == metrics.KindUint64 {
+			*to = samples[i].Value.Uint64()
+		}
+	}
+	return made, lives
+}

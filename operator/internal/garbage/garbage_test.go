@@ -1,0 +1,128 @@
+package garbage
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+const mebibyte = 1 << 20
+
+// program is what a Tuner is about.
+type program struct {
+	*Tuner
+	now         time.Time
+	bytes, live uint64
+	percents    []int
+	gave        int
+}
+
+func newProgram(live uint64) *program {
+	p := &program{now: time.Unix(1_800_000_000, 0), live: live}
+	p.Tuner = &Tuner{
+		heap:     func() (made, lives uint64) { return p.bytes, p.live },
+		set:      func(percent int) { p.percents = append(p.percents, percent) },
+		giveBack: func() { p.gave++ },
+		percent:  atWork,
+		looked:   p.now,
+	}
+	return p
+}
+
+// makes looks after a time in which so much is made a second.
+func (p *program) makes(second uint64, after time.Duration) {
+	p.now = p.now.Add(after)
+	p.bytes += uint64(float64(second) * after.Seconds())
+	p.look(p.now)
+}
+
+// Ten thousand Servers at rest make three mebibytes a second, and twelve or more while they start.
+const rest, work = 3 * mebibyte, 12 * mebibyte
+
+func TestThereIsMoreGarbageAtWork(t *testing.T) {
+	p := newProgram(150 * mebibyte)
+	is := func(when string, gave int, percents ...int) {
+		t.Helper()
+		if !slices.Equal(p.percents, percents) || p.gave != gave {
+			t.Errorf("%s: it set %v and gave memory back %d times, want %v and %d", when, p.percents, p.gave, percents, gave)
+		}
+	}
+	for range calm - 1 {
+		p.makes(rest, interval)
+	}
+	is("a pause", 0)
+	p.makes(rest, interval)
+	is("rest", 1, atRest)
+	for range int(returnEvery/interval) - 1 {
+		p.makes(rest, interval)
+	}
+	is("less than a minute later", 1, atRest)
+	p.makes(rest, interval)
+	is("a minute later", 2, atRest)
+	p.makes(rest, returnEvery) // the ticks were late
+	is("what was made in a longer time", 3, atRest)
+	p.makes(work, interval)
+	p.makes(rest, interval)
+	p.makes(work, interval)
+	is("two scrapes", 3, atRest)
+	p.makes(work, interval)
+	is("work", 3, atRest, 32)
+	for range calm - 1 {
+		p.makes(0, interval)
+	}
+	p.makes(work, interval)
+	p.makes(0, interval)
+	is("work with pauses", 3, atRest, 32)
+}
+
+// A large heap has no more garbage than a small one, but for what it has at rest.
+func TestGarbageIsBounded(t *testing.T) {
+	for live, want := range map[uint64]int{10: 100, 48: 100, 96: 50, 150: 32, 1000: 15} {
+		p := newProgram(live * mebibyte)
+		p.percent = atRest
+		for range busy {
+			p.makes(live*mebibyte, interval)
+		}
+		if p.percent != want {
+			t.Errorf("%d %% while %d MiB live, want %d %%", p.percent, live, want)
+		}
+	}
+}
+
+// Who rests and works in turn gives memory back once a minute, too: each time costs a collection.
+func TestMemoryIsGivenBackOnceAMinute(t *testing.T) {
+	p := newProgram(10 * mebibyte)
+	for i := range int(10 * time.Minute / interval) {
+		var made uint64
+		if i%(calm+3) < busy {
+			made = work
+		}
+		p.makes(made, interval)
+	}
+	if p.gave < 9 || p.gave > 10 {
+		t.Errorf("memory is given back %d times in ten minutes", p.gave)
+	}
+}
+
+func TestTheHeapIsRead(t *testing.T) {
+	before, _ := heap()
+	held := make([]byte, mebibyte)
+	runtime.GC()
+	after, lives := heap()
+	if after-before < mebibyte || lives < mebibyte {
+		t.Errorf("%d bytes were made, and %d live", after-before, lives)
+	}
+	runtime.KeepAlive(held)
+}
+
+func TestWhoSetsItHasIt(t *testing.T) {
+	t.Setenv("GOGC", "70")
+	if New() != nil {
+		t.Error("it is set in spite of GOGC")
+	}
+	t.Setenv("GOGC", "")
+	if New() == nil {
+		t.Error("nothing sets it without GOGC")
+	}
+}
