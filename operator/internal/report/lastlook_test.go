@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"dormouse.dev/dormouse/internal/reportapi"
 	"dormouse.dev/dormouse/internal/tokenfile"
 )
@@ -168,6 +170,19 @@ func TestAnEvictionDoesNotWaitWithoutEnd(t *testing.T) {
 	}
 	if took := time.Since(began); took < reportapi.ReturnTime || took > reportapi.ReturnTime+within {
 		t.Errorf("it took %s, want a little over %s", took, reportapi.ReturnTime)
+	}
+}
+
+// Where many ask already there is no use in asking again at once.
+func TestTooManyLooksAreNotTakenForASidecarOnItsWay(t *testing.T) {
+	table, s := newTable(), server()
+	for i := range maxLooks {
+		if table.ask(s.UID, client.ObjectKeyFromObject(s), fmt.Sprint(i)) == nil {
+			t.Fatalf("look %d is refused", i)
+		}
+	}
+	if looked := table.await(t.Context(), s, "pod-1", "one more"); looked != (reportapi.Looked{Held: true}) {
+		t.Errorf("looked %+v", looked)
 	}
 }
 

@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -260,6 +261,42 @@ func TestWhoHasNoNewsComesBack(t *testing.T) {
 	o.none(2 * pace)
 	if back := o.next(); back.report.Seen != "2" || back.hold != "20" {
 		t.Errorf("it comes back with %+v, to be held for %q", back.report, back.hold)
+	}
+}
+
+// A report that was held for too long is renewed before it doesn't count any more.
+func TestAnOldReportIsRenewedInTime(t *testing.T) {
+	s := newSidecar(t, "http://127.0.0.1:1")
+	r := s.reporter
+	r.within = func(most time.Duration) time.Duration { return most }
+	r.sequence, r.answered = 7, 6
+	for held, want := range map[time.Duration]time.Duration{
+		time.Second:                         reportapi.ReturnTime,
+		reportapi.RenewalTime:               reportapi.ReturnTime,
+		reportapi.RenewalTime + time.Minute: reportapi.ReturnTime - time.Minute,
+	} {
+		now := time.Now()
+		r.sent = now.Add(-held)
+		r.land(landing{sequence: 7, renews: true, parted: true, err: errors.New("it broke off")})
+		if got := r.comeBack.Sub(now); got < want-time.Millisecond || got > want+within {
+			t.Errorf("after %s it comes back in %s, want %s", held, got, want)
+		}
+	}
+}
+
+// A dial that fails and an answer that doesn't come show no replica that ends.
+func TestOnlyAConnectionThatEndsIsParted(t *testing.T) {
+	o := newOperator(t)
+	address := o.server.URL
+	hangs := newSidecar(t, address).reporter.client
+	hangs.patience = 10 * pace
+	if _, parted, err := hangs.send(t.Context(), reportapi.Report{Server: "lobby"}, 0, false); err == nil || parted {
+		t.Errorf("a report that isn't answered: parted is %t, %v", parted, err)
+	}
+	closed := newSidecar(t, address).reporter.client
+	o.server.Listener.Close()
+	if _, parted, err := closed.send(t.Context(), reportapi.Report{Server: "lobby"}, 0, false); err == nil || parted {
+		t.Errorf("a dial that is refused: parted is %t, %v", parted, err)
 	}
 }
 
