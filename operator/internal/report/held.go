@@ -14,6 +14,17 @@ import (
 // take longer than some microseconds.
 const lookers = 32
 
+// tick is how far apart the moments are at which holds end. Those who are answered at one of them report anew at
+// about the same time, too: a processor that is woken for each alone, several times, takes more for that than for
+// its report.
+const tick = 50 * time.Millisecond
+
+// began is from when the ticks are counted.
+var began = time.Now()
+
+// together is how long a hold lasts that begins at a time and may last for most: it ends at a tick.
+func together(at, most time.Duration) time.Duration { return most - (at+most)%tick }
+
 // waiter is a report that is held, or may come to be: it is looked at again when something happened
 // since the last look began. One look of it is under way at a time. The one who holds the report
 // takes the first without being asked.
@@ -81,8 +92,9 @@ func (r *held) park(rc *fasthttp.RequestCtx) {
 		// Sidecars that come at once, when their replica has ended, come again one after the other.
 		r.hold = r.handler.firstHold(r.hold)
 	}
-	// Reports that come together drift apart.
-	r.timer = time.AfterFunc(r.hold-rand.N(r.hold/10+1), over) //nolint:gosec // any number will do
+	// Reports that come together drift apart, over several ticks.
+	most := r.hold - rand.N(r.hold/10+1) //nolint:gosec // any number will do
+	r.timer = time.AfterFunc(together(time.Since(began), most), over)
 	r.parked = r.handler.web.Park(rc, over)
 	r.waiter.rest()
 }

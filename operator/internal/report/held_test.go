@@ -286,3 +286,21 @@ func TestOneLookAtATimeFollowsWhatHappened(t *testing.T) {
 		}
 	}
 }
+
+// Holds that begin at different times, and may last for different ones, end at few moments.
+func TestHoldsEndAtTicks(t *testing.T) {
+	const at, most = 1234567891 * time.Nanosecond, 9876543219 * time.Nanosecond
+	ends := map[time.Duration]bool{}
+	for i := range 1000 {
+		began, may := at+time.Duration(i)*time.Millisecond, most-time.Duration(i)*time.Microsecond
+		lasts := together(began, may)
+		if lasts > may || lasts <= may-tick {
+			t.Fatalf("a hold of %s at most lasts %s", may, lasts)
+		}
+		ends[began+lasts] = true
+	}
+	// There are no more within a second.
+	if len(ends) > 21 {
+		t.Errorf("1000 holds end at %d moments, want 21 at most", len(ends))
+	}
+}
