@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,32 @@ type handover struct {
 	Calls  int       `json:"wake_calls"`
 	Failed int       `json:"wake_calls_failed"`
 	Answer quantiles `json:"wake_call_answer_ms"`
+	// Slowest are the calls that took longest, the longest first.
+	Slowest []slowCall `json:"slowest_wake_calls"`
+}
+
+// slowest is how many slow calls are kept.
+const slowest = 5
+
+// slowCall is when a call was made, from when the leader is told to end, and how long it took.
+type slowCall struct {
+	At   float64 `json:"at_seconds"`
+	Took float64 `json:"ms"`
+}
+
+// call is a wake call that was made.
+type call struct {
+	began time.Time
+	took  time.Duration
+}
+
+// slowestOf are the slowest of the calls.
+func slowestOf(calls []call, from time.Time) (out []slowCall) {
+	byTime := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(b.took, a.took) })
+	for _, c := range byTime[:min(slowest, len(byTime))] {
+		out = append(out, slowCall{At: rounded(c.began.Sub(from).Seconds()), Took: rounded(float64(c.took) / float64(time.Millisecond))})
+	}
+	return out
 }
 
 // handOver ends the leader while services are woken, if there are any.
@@ -28,7 +56,7 @@ func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover,
 	calling, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer stop()
-	var answers []time.Duration
+	var calls []call
 	if s != nil {
 		w, err := newWaker(c)
 		if err != nil {
@@ -36,11 +64,12 @@ func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover,
 		}
 		group.Go(func() {
 			for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % s.count {
-				began := time.Now()
+				one := call{began: time.Now()}
 				if err := w.call(ctx, cluster.StandbyAddress, keyOf(i)); err != nil {
 					f.Failed++
 				}
-				answers = append(answers, time.Since(began))
+				one.took = time.Since(one.began)
+				calls = append(calls, one)
 			}
 		})
 	}
@@ -55,6 +84,10 @@ func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover,
 	}
 	stop()
 	group.Wait()
-	f.Calls, f.Answer = len(answers), quantilesOf(answers)
+	answers := make([]time.Duration, 0, len(calls))
+	for _, c := range calls {
+		answers = append(answers, c.took)
+	}
+	f.Calls, f.Answer, f.Slowest = len(calls), quantilesOf(answers), slowestOf(calls, began)
 	return f, nil
 }

@@ -11,14 +11,18 @@ import (
 	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
-// scrapes is how often metrics are read.
-const scrapes = 5
+// scrapes is how often metrics are read, and scrapeEvery how far apart: Prometheus scrapes more seldom.
+const (
+	scrapes     = 5
+	scrapeEvery = 5 * time.Second
+)
 
 // scrape is what a read of a program's metrics costs.
 type scrape struct {
 	Bytes int64 `json:"bytes"`
-	// Median is of a few.
-	Median float64 `json:"median_ms"`
+	// Median is that of a few, and Longest the longest of them.
+	Median  float64 `json:"median_ms"`
+	Longest float64 `json:"longest_ms"`
 }
 
 // scrapeOf reads a program's metrics.
@@ -26,6 +30,9 @@ func scrapeOf(ctx context.Context, c *cluster.Cluster, address string) (scrape, 
 	var s scrape
 	var took []time.Duration
 	for range scrapes {
+		if err := wait(ctx, scrapeEvery); err != nil {
+			return s, err
+		}
 		began := time.Now()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 		if err != nil {
@@ -44,5 +51,6 @@ func scrapeOf(ctx context.Context, c *cluster.Cluster, address string) (scrape, 
 	}
 	slices.Sort(took)
 	s.Median = rounded(float64(took[len(took)/2]) / float64(time.Millisecond))
+	s.Longest = rounded(float64(took[len(took)-1]) / float64(time.Millisecond))
 	return s, nil
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
-	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -27,7 +25,7 @@ type Resolver struct {
 	Pod *corev1.Pod
 	// Ready is when the Pod was first seen ready.
 	Ready   time.Time
-	passing *http.Server // nil for the process's own
+	passing net.Listener // nil for the process's own
 }
 
 // StartResolver starts the replica that has a process.
@@ -64,12 +62,31 @@ func (c *Cluster) PassOn(ctx context.Context, name string, to *Resolver) (*Resol
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", name, err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to.Address()})
-	// The process may be started again.
-	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
-	r.passing = &http.Server{Handler: proxy, ReadHeaderTimeout: time.Second}
-	go func() { _ = r.passing.Serve(ln) }()
+	r.passing = ln
+	go passOn(ln, to.Address())
 	return r, nil
+}
+
+// passOn passes on connections until the listener is closed. Where the other end can't be reached, as while it is
+// started again, a connection ends.
+func passOn(ln net.Listener, address string) {
+	for {
+		from, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", address)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+			go func() {
+				_, _ = io.Copy(way[0], way[1]) // an end is an end
+				_, _ = from.Close(), to.Close()
+			}()
+		}
+	}
 }
 
 // Address is where it answers the operator.
