@@ -1,6 +1,10 @@
 package objectmetrics
 
-import dto "github.com/prometheus/client_model/go"
+import (
+	"sync/atomic"
+
+	dto "github.com/prometheus/client_model/go"
+)
 
 // Metric is what a metric is.
 type Metric struct {
@@ -8,10 +12,22 @@ type Metric struct {
 	Type       dto.MetricType
 	// Labels are the names of the labels of each series.
 	Labels []string
+
+	// last is how many series there were at the last scrape.
+	last atomic.Int64
 }
 
-// Family makes the series of a metric for one scrape.
-func (m *Metric) Family() *Family { return &Family{of: m} }
+// Family makes the series of a metric for one scrape. It has room for some more than at the last one: to make room
+// for thousands step by step would leave as much garbage again.
+func (m *Metric) Family() *Family {
+	size := m.last.Load()
+	size += size / 8
+	f := &Family{of: m, values: make([]float64, 0, size), labels: make([]*string, 0, size*int64(len(m.Labels)))}
+	if m.Type == dto.MetricType_SUMMARY {
+		f.counts = make([]uint64, 0, size)
+	}
+	return f
+}
 
 // Family is a metric with its series.
 type Family struct {

@@ -54,6 +54,7 @@ func (g *Gatherer) objects() (families []*Family) {
 	g.mu.Unlock()
 	for _, c := range collectors {
 		for _, f := range c.Families() {
+			f.of.last.Store(int64(len(f.values)))
 			if len(f.values) > 0 {
 				families = append(families, f)
 			}
