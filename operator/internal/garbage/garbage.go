@@ -16,7 +16,7 @@ import (
 // default. At work it is most bytes at most: new objects stand between the garbage, and Go can't give back what was
 // between them.
 const (
-	atRest = 15
+	atRest = 10
 	atWork = 100
 	most   = 48 << 20
 )
