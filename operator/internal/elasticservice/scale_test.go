@@ -93,7 +93,7 @@ func TestAScaleIsReadWhenItsTargetChanges(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			api, targets := &scaleReads{selector: c.selector}, &watchedAt{generation: c.generation}
-			r := &Reconciler{Scaler: target.NewScaler(api), Targets: targets, Now: time.Now}
+			r := &Reconciler{Scaler: target.NewScaler(api, api), Targets: targets, Now: time.Now}
 			es := &v1alpha1.ElasticService{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby"},
 				Spec:       v1alpha1.ElasticServiceSpec{ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "example.org/v1", Kind: "Arena", Name: "lobby"}},
@@ -130,7 +130,7 @@ func deployment(t *testing.T, r *Reconciler, m *scaleState) func(asleep bool) pl
 func TestADeploymentIsReadInOneCall(t *testing.T) {
 	t.Parallel()
 	api, targets, m := &scaleReads{}, &watchedAt{generation: 3}, scaleState{}
-	see := deployment(t, &Reconciler{Scaler: target.NewScaler(api), Targets: targets, Now: time.Now}, &m)
+	see := deployment(t, &Reconciler{Scaler: target.NewScaler(api, api), Targets: targets, Now: time.Now}, &m)
 	want := func(what string, gets ...string) {
 		t.Helper()
 		if !slices.Equal(api.gets, gets) || api.reads > 0 {
@@ -165,7 +165,7 @@ func TestADeploymentIsReadInOneCall(t *testing.T) {
 func TestADeploymentWhoseFirstReadFailsIsReadAgain(t *testing.T) {
 	t.Parallel()
 	api, m := &scaleReads{failed: errors.New("the API server is gone")}, scaleState{}
-	see := deployment(t, &Reconciler{Scaler: target.NewScaler(api), Targets: &watchedAt{generation: 3}, Now: time.Now}, &m)
+	see := deployment(t, &Reconciler{Scaler: target.NewScaler(api, api), Targets: &watchedAt{generation: 3}, Now: time.Now}, &m)
 	if scale := see(true); scale.Err == nil {
 		t.Error("nothing is said of it")
 	}
@@ -181,7 +181,7 @@ func TestAScaleThatMayNotBeReadIsSaidThoughItsDeploymentMayBe(t *testing.T) {
 	t.Parallel()
 	lobby := fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(0))
 	api := &scaleReads{scaleFailed: apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments/scale"}, "lobby", errors.New("no rule"))}
-	r := &Reconciler{Scaler: target.NewScaler(api), Targets: &watchedAt{generation: 3}, Now: time.Now}
+	r := &Reconciler{Scaler: target.NewScaler(api, api), Targets: &watchedAt{generation: 3}, Now: time.Now}
 	p := &pass{original: lobby, es: lobby, state: &state{}}
 	see := deployment(t, r, &p.state.scale)
 	if scale := see(false); scale.Err != nil {

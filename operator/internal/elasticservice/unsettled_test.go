@@ -60,7 +60,8 @@ func TestAPodFromBeforeTheSleepComesBackInTheEnd(t *testing.T) {
 		"it is about the scale":    {nil, errors.New("timeout"), 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Reconciler{Scaler: target.NewScaler(&mute{err: c.err})}
+			api := &mute{err: c.err}
+			r := &Reconciler{Scaler: target.NewScaler(api, api)}
 			es := fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(0))
 			es.Status.PodsBeforeSleep = []types.UID{"old", "gone"}
 			m := &state{}
@@ -117,7 +118,7 @@ func TestPodsOfATargetAtZeroAreNamed(t *testing.T) {
 
 // What put the target to sleep may be under way still, of a leader who has ended since.
 func TestAnotherLeadersWriteIsWaitedFor(t *testing.T) {
-	r := &Reconciler{Scaler: target.NewScaler(nil)} // nobody is asked
+	r := &Reconciler{Scaler: target.NewScaler(nil, nil)} // nobody is asked
 	es := fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(0))
 	es.Status.PodsBeforeSleep, es.Status.LastSleepTime, es.Status.AsleepTarget = []types.UID{"old"}, fixture.Micro(fixture.At(0)), &v1alpha1.AsleepTarget{}
 	o := seen.Of(1)

@@ -51,7 +51,7 @@ type patient struct {
 func newPatient(t *testing.T, pods ...corev1.Pod) *patient {
 	t.Helper()
 	api := &apiServer{pods: pods}
-	r := &Reconciler{Live: api, Scaler: target.NewScaler(nil), Notify: func(types.NamespacedName) {}}
+	r := &Reconciler{Live: api, Scaler: target.NewScaler(nil, nil), Notify: func(types.NamespacedName) {}}
 	r.Init()
 	r.lookouts.Run = func(look func()) { look() }
 	return &patient{t: t, r: r, api: api, es: fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-60))}

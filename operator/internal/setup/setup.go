@@ -120,7 +120,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err := keys.Setup(mgr); err != nil {
 		return err
 	}
-	scaler := target.NewScaler(mgr.GetClient())
+	scaler := target.NewScaler(mgr.GetClient(), mgr.GetAPIReader())
 	wakeScaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: scaler, Pods: &firstpods.Pods{}}
 	if err := wakeScaler.Pods.Watch(ctx, mgr.GetCache()); err != nil {
 		return err

@@ -17,7 +17,7 @@ func (r Ref) isGameType() bool { return r.is(v1alpha1.GroupVersion.Group, "GameT
 
 // getGameType is the scale that a GameType will have then.
 func (s *Scaler) getGameType(ctx context.Context, ref Ref) (*autoscalingv1.Scale, error) {
-	u, err := s.read(ctx, ref, "")
+	u, err := s.read(ctx, ref)
 	if err != nil {
 		return nil, explain(ref, "read", err)
 	}

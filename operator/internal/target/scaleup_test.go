@@ -65,7 +65,7 @@ func (s *served) scaler(t *testing.T) *Scaler {
 			return err
 		},
 	}).Build()
-	return NewScaler(c)
+	return NewScaler(c, c)
 }
 
 func TestATargetIsRaisedAndNeverLowered(t *testing.T) {
@@ -107,7 +107,7 @@ func TestThePodOfAServerIsFoundWhateverItsScaleSays(t *testing.T) {
 	}).Build()
 	for kind, want := range map[string]string{"Server": "dormouse.dev/server=lobby-abcde", "Fleet": ""} {
 		ref := Ref{v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: "lobby-abcde"}, "games"}
-		if scale, err := NewScaler(c).Get(t.Context(), ref); err != nil || scale.Status.Selector != want {
+		if scale, err := NewScaler(c, c).Get(t.Context(), ref); err != nil || scale.Status.Selector != want {
 			t.Errorf("a %s has the selector %q, %v; want %q", kind, scale.Status.Selector, err, want)
 		}
 	}

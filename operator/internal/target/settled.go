@@ -141,7 +141,7 @@ func (q *inquiry) pod(ctx context.Context, pod PodKey) (*unstructured.Unstructur
 }
 
 func (q *inquiry) read(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
-	u, err := q.scaler.read(ctx, ref, "")
+	u, err := q.scaler.read(ctx, ref)
 	switch {
 	case err == nil:
 		return u, nil
@@ -246,7 +246,7 @@ func (q *inquiry) asked(ctx context.Context, o owner, nearest bool) (answer, err
 	}
 	wanted, has, _ := unstructured.NestedInt64(is.Object, "spec", "replicas")
 	pods, _, _ := unstructured.NestedInt64(is.Object, "status", "replicas")
-	if Same(o.ref.ScaleTargetRef, q.ref.ScaleTargetRef) && !workloads[o.ref.APIVersion+"/"+o.ref.Kind] {
+	if Same(o.ref.ScaleTargetRef, q.ref.ScaleTargetRef) && emptyWorkload(o.ref) == nil {
 		// It may have its number of replicas anywhere.
 		scale, err := q.scaler.Get(ctx, q.ref)
 		if err != nil {

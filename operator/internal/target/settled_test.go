@@ -102,7 +102,7 @@ func (w *woken) scaler(t *testing.T) *Scaler {
 			return err
 		},
 	}).Build()
-	return NewScaler(c)
+	return NewScaler(c, c)
 }
 
 func TestAPodStaysOnceAllItsControllersKnowTheScale(t *testing.T) {

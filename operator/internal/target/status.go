@@ -19,7 +19,7 @@ func (s *Scaler) Status(ctx context.Context, ref Ref) (types.UID, []metav1.Condi
 	if ref.HasServers() {
 		return s.own(ctx, ref, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	}
-	u, err := s.read(ctx, ref, "")
+	u, err := s.read(ctx, ref)
 	if err != nil {
 		return "", nil, explain(ref, "read", err)
 	}

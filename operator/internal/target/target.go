@@ -52,10 +52,11 @@ func (r Ref) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name 
 // at the time of the call.
 type Scaler struct {
 	client client.Client
+	live   client.Reader
 }
 
-// NewScaler makes a Scaler.
-func NewScaler(c client.Client) *Scaler { return &Scaler{client: c} }
+// NewScaler makes a Scaler. Live reads from the API server what the client reads from a cache.
+func NewScaler(c client.Client, live client.Reader) *Scaler { return &Scaler{client: c, live: live} }
 
 // scale is the target without anything but its name, and an empty Scale to call its subresource
 // with; an error if the target's kind is cluster-scoped.

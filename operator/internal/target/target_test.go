@@ -32,7 +32,7 @@ func TestATargetOfTheWholeClusterIsNeitherReadNorScaled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewScaler(c)
+	s := NewScaler(c, c)
 	ref := Ref{ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "karpenter.sh/v1", Kind: "NodePool", Name: "default"}, Namespace: "tenant-a"}
 	for name, do := range map[string]func() error{
 		"Get": func() error { _, err := s.Get(t.Context(), ref); return err },

@@ -72,7 +72,7 @@ func (s *seenBy) scaler(t *testing.T) *Scaler {
 			return err
 		},
 	}).Build()
-	return NewScaler(c)
+	return NewScaler(c, c)
 }
 
 // Thousands of targets are read by a new leader, and each wake reads one.

@@ -145,7 +145,7 @@ func (w *world) realWaker(mgr ctrl.Manager) allocation.Waker {
 	if err := errors.Join(index.Setup(w.t.Context(), indexer), fleet.SetupIndexes(w.t.Context(), indexer), gametype.SetupIndexes(w.t.Context(), indexer)); err != nil {
 		w.t.Fatal(err)
 	}
-	scaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: target.NewScaler(mgr.GetClient())}
+	scaler := &gametype.Scaler{Client: mgr.GetClient(), Scaler: target.NewScaler(mgr.GetClient(), mgr.GetAPIReader())}
 	return informer.NewWaker(mgr.GetClient(), scaler, w.Recorder, nil)
 }
 

@@ -123,7 +123,7 @@ func prepared(t testing.TB) *world {
 // replaceLeader makes a controller that remembers nothing.
 func (w *world) replaceLeader() {
 	w.reconciler = &gameautoscaler.Reconciler{
-		Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient()), Players: w.reports, Webhooks: w.webhooks,
+		Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader()), Players: w.reports, Webhooks: w.webhooks,
 		Events: w.Recorder, Now: w.Clock.Now,
 	}
 	w.reconciler.Init()

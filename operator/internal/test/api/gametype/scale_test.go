@@ -43,7 +43,7 @@ func TestAManifestAppliedAHundredTimesWritesNothing(t *testing.T) {
 	again("new", 2)
 	w.plays(0)
 
-	scaler := target.NewScaler(w.Manager.GetClient())
+	scaler := target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())
 	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	scale, err := scaler.Get(t.Context(), ref)
 	if err != nil || scale.Spec.Replicas != 2 {
@@ -74,7 +74,7 @@ func TestAGameTypeWithoutScaleCanBeWoken(t *testing.T) {
 		if err := w.Admin.Patch(t.Context(), gt, client.MergeFrom(before)); err != nil {
 			t.Fatal(err)
 		}
-		scaler := target.NewScaler(w.Manager.GetClient())
+		scaler := target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())
 		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 		if raised, err := scaler.RaiseTo(t.Context(), ref, target.Replicas{AtLeast: 1, FromZero: 1}); err != nil || raised.After != want {
 			t.Errorf("with %d replicas it is raised to %d, %v; want %d", replicas, raised.After, err, want)

@@ -30,7 +30,7 @@ import (
 
 // scaler wakes as the operator does.
 func (w *world) scaler() *gametype.Scaler {
-	return &gametype.Scaler{Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient())}
+	return &gametype.Scaler{Client: w.Manager.GetClient(), Scaler: target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())}
 }
 
 // raise wakes the GameType, and says what that found and left.
@@ -240,7 +240,7 @@ func TestWakesOfWhatCantBeScaledMakeNoServersOverAndOver(t *testing.T) {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "gametypes/scale"}, game, errors.New("a policy"))
 		},
 	})
-	scaler := &gametype.Scaler{Client: w.Manager.GetClient(), Scaler: target.NewScaler(refusing)}
+	scaler := &gametype.Scaler{Client: w.Manager.GetClient(), Scaler: target.NewScaler(refusing, refusing)}
 	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	wake := func() {
 		t.Helper()

@@ -27,7 +27,7 @@ func TestTheOperatorMayReadTheConditionsOfItsOwnKinds(t *testing.T) {
 	w.create(asleep)
 	w.settled()
 	gt, fleet := w.gameType(), w.of("game:1")
-	scaler := target.NewScaler(w.Manager.GetClient())
+	scaler := target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())
 	for name, o := range map[string]metav1.Object{"GameType": gt, "Fleet": fleet} {
 		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: name, Name: o.GetName()}}
 		uid, _, err := scaler.Status(t.Context(), ref)
@@ -57,7 +57,7 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	if err := w.Admin.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	scaler := target.NewScaler(w.Manager.GetClient())
+	scaler := target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())
 	ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: game}}
 	want := func(stays bool, waits string) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 // this API server has not seen as much as another one.
 func TestAWorkloadIsSeenAsItsScaleHasIt(t *testing.T) {
 	w := newWorld(t, false)
-	scaler := target.NewScaler(w.Manager.GetClient())
+	scaler := target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())
 	selector := &metav1.LabelSelector{
 		MatchLabels:      map[string]string{"app": "lobby", "a": "b"},
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"game", "beta"}}},
