@@ -1,10 +1,13 @@
 package elasticservice_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,4 +78,46 @@ func TestSleepingServicesCostTheAPIServerNothing(t *testing.T) {
 		t.Fatal("the API server doesn't count what it is asked")
 	}
 	fixture.Consistently(t, 12*time.Second, "the API server is asked nothing", atRest)
+}
+
+// garbagePercent is how much garbage an operator lets be, in percent of what lives in its heap.
+func garbagePercent(ctx context.Context, o *fixture.Operator) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.Address+"/metrics", nil)
+	if err != nil {
+		return 0, fmt.Errorf("build a request: %w", err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, fmt.Errorf("ask the operator for its metrics: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "go_gc_gogc_percent "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, errors.Join(lines.Err(), errors.New("the operator doesn't say how much garbage it lets be"))
+}
+
+// An operator that has little to do lets little garbage be, so that it takes less memory. Nothing else may run
+// meanwhile, so that it doesn't run in parallel.
+func TestAnOperatorAtRestLetsLittleGarbageBe(t *testing.T) {
+	// Each question makes some, and there is rest after ten seconds without.
+	const every, tries = 15 * time.Second, 4
+	for _, o := range cluster.operators {
+		for try := 1; ; try++ {
+			percent, err := garbagePercent(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if percent < 100 {
+				break
+			}
+			if try == tries {
+				t.Fatalf("operator %s lets %v %% of garbage be at rest, as Go does by default", o.Address, percent)
+			}
+			<-time.After(every)
+		}
+	}
 }
