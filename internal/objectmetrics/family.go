@@ -18,7 +18,7 @@ type Metric struct {
 }
 
 // Family makes the series of a metric for one scrape. It has room for some more than at the last one: to make room
-// for thousands step by step would leave as much garbage again.
+// for thousands step by step would leave more than twice as much garbage.
 func (m *Metric) Family() *Family {
 	size := m.last.Load()
 	size += size / 8

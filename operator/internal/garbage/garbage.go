@@ -24,8 +24,8 @@ const (
 const (
 	// interval is how far apart looks are.
 	interval = 2 * time.Second
-	// often is how far apart collections would be at most, with what there may be at rest, where there is work.
-	often = 3 * time.Second
+	// There is work where more than much percent of what lives are made within often.
+	much, often = 15, 3*time.Second
 	// busy is how many looks in a row must have found work, before that is more than a scrape of the metrics, and calm
 	// how many none, before there is rest.
 	busy, calm = 2, 5
@@ -83,7 +83,7 @@ func (t *Tuner) Start(ctx context.Context) error {
 // look sets what is right after what was made since the last look.
 func (t *Tuner) look(now time.Time) {
 	made, lives := t.heap()
-	works := float64(made-t.made)/now.Sub(t.looked).Seconds()*often.Seconds() > float64(lives)*atRest/100
+	works := float64(made-t.made)/now.Sub(t.looked).Seconds()*often.Seconds() > float64(lives)*much/100
 	t.looked, t.made = now, made
 	if works {
 		t.worked, t.rested = t.worked+1, 0

@@ -15,15 +15,21 @@ import (
 const lookers = 32
 
 // tick is how far apart the moments are at which holds end. Those who are answered at one of them report anew at
-// about the same time, too: a processor that is woken for each alone, several times, takes more for that than for
-// its report.
+// about the same time, too: a processor that is woken for each alone, several times, takes as long for that as for
+// the report.
 const tick = 50 * time.Millisecond
 
 // began is from when the ticks are counted.
 var began = time.Now()
 
-// together is how long a hold lasts that begins at a time and may last for most: it ends at a tick.
-func together(at, most time.Duration) time.Duration { return most - (at+most)%tick }
+// together is how long a hold lasts that begins at a time and may last for most: it ends at a tick, unless it is
+// shorter than that.
+func together(at, most time.Duration) time.Duration {
+	if most < tick {
+		return most
+	}
+	return most - (at+most)%tick
+}
 
 // waiter is a report that is held, or may come to be: it is looked at again when something happened
 // since the last look began. One look of it is under way at a time. The one who holds the report

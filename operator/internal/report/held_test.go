@@ -299,6 +299,9 @@ func TestHoldsEndAtTicks(t *testing.T) {
 		}
 		ends[began+lasts] = true
 	}
+	if lasts := together(at, tick/2); lasts != tick/2 {
+		t.Errorf("a hold of %s at most lasts %s", tick/2, lasts)
+	}
 	// There are no more within a second.
 	if len(ends) > 21 {
 		t.Errorf("1000 holds end at %d moments, want 21 at most", len(ends))

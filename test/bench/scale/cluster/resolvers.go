@@ -63,19 +63,19 @@ func (c *Cluster) PassOn(ctx context.Context, name string, to *Resolver) (*Resol
 		return nil, fmt.Errorf("listen for %s: %w", name, err)
 	}
 	r.passing = ln
-	go passOn(ln, to.Address())
+	go passOn(ctx, ln, to.Address())
 	return r, nil
 }
 
 // passOn passes on connections until the listener is closed. Where the other end can't be reached, as while it is
 // started again, a connection ends.
-func passOn(ln net.Listener, address string) {
+func passOn(ctx context.Context, ln net.Listener, address string) {
 	for {
 		from, err := ln.Accept()
 		if err != nil {
 			return
 		}
-		to, err := net.Dial("tcp", address)
+		to, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
 			_ = from.Close()
 			continue
