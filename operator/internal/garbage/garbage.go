@@ -25,7 +25,8 @@ const (
 	// interval is how far apart looks are.
 	interval = 2 * time.Second
 	// There is work where more than much percent of what lives are made within often.
-	much, often = 15, 3*time.Second
+	often = 3 * time.Second
+	much  = 15
 	// busy is how many looks in a row must have found work, before that is more than a scrape of the metrics, and calm
 	// how many none, before there is rest.
 	busy, calm = 2, 5
