@@ -249,17 +249,24 @@ func (c *Cluster) Alive(ctx context.Context) error {
 
 // Restart kills a program, starts it again, and waits until it is of use.
 func (c *Cluster) Restart(ctx context.Context, name string) error {
-	p := c.program(name)
-	end := p.kill
-	if name == OperatorName {
-		end = p.stop // it gives up its lease
+	all := []*program{c.program(name)}
+	for i := 1; name == KWOK && i < kwoks; i++ {
+		all = append(all, c.program(kwokName(i)))
 	}
-	if err := end(); err != nil {
-		return err
+	for _, p := range all {
+		end := p.kill
+		if name == OperatorName {
+			end = p.stop // it gives up its lease
+		}
+		if err := end(); err != nil {
+			return err
+		}
 	}
 	began := time.Now()
-	if err := p.start(ctx); err != nil {
-		return err
+	for _, p := range all {
+		if err := p.start(ctx); err != nil {
+			return err
+		}
 	}
 	if err := c.await(ctx, name); err != nil {
 		return err

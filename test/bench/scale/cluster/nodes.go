@@ -19,7 +19,21 @@ const (
 	// default is.
 	nodes    = 100
 	podsEach = 110
+	// kwoks is how many processes of KWOK play them. Each looks at the Pods of its nodes one after the other: one
+	// process alone can't follow ten thousand, whereupon the API server ends its watch, and it looks at all of them
+	// again.
+	kwoks = 4
+	// kwokLabel says of a node which process plays it.
+	kwokLabel = "kwok"
 )
+
+// kwokName is the name of a process of KWOK's.
+func kwokName(i int) string {
+	if i == 0 {
+		return KWOK
+	}
+	return fmt.Sprintf("%s-%d", KWOK, i)
+}
 
 // stages writes KWOK's own stages of a node that is up and of Pods that start and end at once.
 func (c *Cluster) stages(ctx context.Context) (string, error) {
@@ -63,7 +77,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 			corev1.ResourcePods: *resource.NewQuantity(podsEach, resource.DecimalSI),
 		}
 		node := &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", kwokLabel: kwokName(i % kwoks)}},
 			Status:     corev1.NodeStatus{Capacity: room, Allocatable: room},
 		}
 		if err := c.Client.Create(ctx, node); err != nil {
@@ -74,9 +88,15 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.add(ctx, &program{name: KWOK, path: filepath.Join(c.bin, KWOK), args: []string{
-		"--config=" + stages, "--kubeconfig=" + c.kubeconfig(KWOK), "--manage-all-nodes",
-		// The addresses of Pods are local in the sandbox.
-		"--cidr=10.244.0.1/16", "--node-ip=10.65.0.1", "--node-lease-duration-seconds=40",
-	}})
+	for i := range kwoks {
+		err := c.add(ctx, &program{name: kwokName(i), as: KWOK, path: filepath.Join(c.bin, KWOK), args: []string{
+			"--config=" + stages, "--kubeconfig=" + c.kubeconfig(KWOK), "--manage-nodes-with-label-selector=" + kwokLabel + "=" + kwokName(i),
+			// The addresses of Pods are local in the sandbox.
+			fmt.Sprintf("--cidr=10.244.%d.1/18", i*256/kwoks), "--node-ip=10.65.0.1", "--node-lease-duration-seconds=40",
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
