@@ -80,6 +80,11 @@ func (r *Reconciler) apply(ctx context.Context, original, rst *v1alpha1.Restore,
 		return r.dropEnded(ctx, original, rst, o, a)
 	case rest, hold:
 	}
+	if over(rst) {
+		// A pass by what the cache had before may have taken the disks once more.
+		r.release(key)
+		return 0, nil
+	}
 	if r.holds(rst) || rst.Status.Phase == v1alpha1.CopyRunning {
 		return podRetry, nil
 	}

@@ -284,5 +284,17 @@ func nextComplete(r *v1alpha1.Restore, o observed) action {
 	return action{step: drop}
 }
 
+// over reports whether nothing is left to do for a Restore.
+func over(r *v1alpha1.Restore) bool {
+	switch r.Status.Phase {
+	case v1alpha1.CopyFailed, v1alpha1.CopyCanceled:
+		return !guarded(r)
+	case v1alpha1.CopyComplete:
+		return !guarded(r) && !r.Status.PreviousKept
+	case v1alpha1.CopyPending, v1alpha1.CopyRunning:
+	}
+	return false
+}
+
 // guarded reports whether the Restore has its finalizer.
 func guarded(r *v1alpha1.Restore) bool { return slices.Contains(r.Finalizers, finalizer) }

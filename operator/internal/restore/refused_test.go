@@ -116,6 +116,26 @@ func TestACompleteRestorePutsNobodyOut(t *testing.T) {
 	}
 }
 
+// What was there before has just been deleted, or it has failed, and a pass by what the cache had before took the
+// disks once more: the game could never start again.
+func TestARestoreThatIsOverHasNoDisks(t *testing.T) {
+	for name, rst := range map[string]*v1alpha1.Restore{
+		"it is Complete, and kept nothing": undo(v1alpha1.CopyComplete, wasReady, func(r *v1alpha1.Restore) { r.Status.PreviousKept = false }),
+		"it has failed":                    undo(v1alpha1.CopyFailed),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, has := reconcilerWith(t, rst)
+			if len(has) == 0 {
+				t.Fatal("it has no disks before")
+			}
+			passes(t, r, 1)
+			if len(has) > 0 {
+				t.Errorf("it has the disks %v", has)
+			}
+		})
+	}
+}
+
 // refusing has the API server refuse Jobs, but answer nothing to the first if lost is set.
 func refusing(r *Reconciler, lost bool) {
 	refused, _ := r.Client.(client.WithWatch)

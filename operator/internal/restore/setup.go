@@ -113,8 +113,7 @@ func unfinished(all []v1alpha1.Restore, among func(*v1alpha1.Restore) bool) []re
 	var requests []reconcile.Request
 	for i := range all {
 		rst := &all[i]
-		over := rst.Status.Phase == v1alpha1.CopyFailed || rst.Status.Phase == v1alpha1.CopyComplete && !rst.Status.PreviousKept
-		if (!over || guarded(rst)) && among(rst) {
+		if !over(rst) && among(rst) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rst)})
 		}
 	}
