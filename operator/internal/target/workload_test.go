@@ -72,7 +72,14 @@ func (s *seenBy) scaler(t *testing.T) *Scaler {
 			return err
 		},
 	}).Build()
-	return NewScaler(c, c)
+	return NewScaler(interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, plain := o.(*unstructured.Unstructured); !plain {
+				return errors.New("a cache would have all objects of the kind for it")
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	}), c)
 }
 
 // Thousands of targets are read by a new leader, and each wake reads one.
