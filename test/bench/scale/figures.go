@@ -28,9 +28,10 @@ type figures struct {
 	// Scrapes are what a read of a program's metrics costs while all are there.
 	Scrapes map[string]scrape `json:"scrapes,omitempty"`
 	// NewResolver is from when a new resolver Pod was ready until each service's slice has it.
-	NewResolver float64   `json:"new_resolver_listed_seconds,omitempty"`
-	NewLeader   *handover `json:"new_leader,omitempty"`
-	Storm       *storm    `json:"wake_storm,omitempty"`
+	NewResolver float64 `json:"new_resolver_listed_seconds,omitempty"`
+	// NewLeaders are the changes of the leader, one after the other.
+	NewLeaders []handover `json:"new_leaders,omitempty"`
+	Storm      *storm     `json:"wake_storm,omitempty"`
 	// Triggered is of as many services again, which have triggers.
 	Triggered *triggered `json:"triggers,omitempty"`
 	// Restarts are those of programs that ended by themselves while another one was restarted.
@@ -102,7 +103,7 @@ func (f *figures) print(w io.Writer, order []string) {
 	if f.NewResolver > 0 {
 		fmt.Fprintf(w, "  new resolver ready -> in all slices  %.1f s\n", f.NewResolver)
 	}
-	if l := f.NewLeader; l != nil {
+	for _, l := range f.NewLeaders {
 		fmt.Fprintf(w, "  new leader   elected after %.1f s, done after %.1f s; %d wake calls, %d failed: %s\n", l.Elected, l.Done, l.Calls, l.Failed, l.Answer)
 	}
 	if s := f.Storm; s != nil {

@@ -53,7 +53,7 @@ func follow(ctx context.Context, c *cluster.Cluster, processes int) (*games, err
 		appeared: map[string]time.Time{}, ready: map[string]time.Time{}, there: map[string]bool{}, pods: map[string]bool{},
 	}
 	var err error
-	if g.played, err = sidecars.Start(ctx, cluster.OperatorAddress+","+cluster.StandbyAddress, processes, func(server string) { g.unready <- server }); err != nil {
+	if g.played, err = sidecars.Start(ctx, cluster.OperatorAddress+","+cluster.NextAddress, processes, func(server string) { g.unready <- server }); err != nil {
 		return nil, err
 	}
 	for range kubelets {

@@ -65,7 +65,7 @@ func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover,
 		group.Go(func() {
 			for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % s.count {
 				one := call{began: time.Now()}
-				if err := w.call(ctx, cluster.StandbyAddress, keyOf(i)); err != nil {
+				if err := w.call(ctx, c.StandbyAddress(), keyOf(i)); err != nil {
 					f.Failed++
 				}
 				one.took = time.Since(one.began)
@@ -77,7 +77,7 @@ func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover,
 	if err := c.StopLeader(); err != nil {
 		return f, err
 	}
-	elected, done, err := c.AwaitLeader(ctx, cluster.StandbyAddress, began)
+	elected, done, err := c.AwaitLeader(ctx, c.StandbyAddress(), began)
 	f.Elected, f.Done = rounded(elected.Seconds()), rounded(done.Seconds())
 	if err != nil {
 		return f, err

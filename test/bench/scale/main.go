@@ -43,7 +43,9 @@ type options struct {
 	servers, services, processes int
 	hold                         time.Duration
 	phases                       []string
-	output                       string
+	// leaders is how often the leader changes.
+	leaders int
+	output  string
 	// memory is the operator's GOMEMLIMIT.
 	memory string
 	// play is the operator's address in a process that plays sidecars.
@@ -71,6 +73,7 @@ func start(ctx context.Context, args []string) (code int, err error) {
 	flags.IntVar(&o.processes, "processes", 4, "how many processes play sidecars")
 	flags.DurationVar(&o.hold, "hold", time.Minute, "how long is measured while nothing happens")
 	flags.StringVar(&phases, "phases", strings.Join(allPhases, ","), "phases, in this order")
+	flags.IntVar(&o.leaders, "leaders", 1, "how often the leader changes in that phase")
 	flags.StringVar(&o.memory, "memory", "900MiB", "GOMEMLIMIT of the operator, which is this as it is shipped")
 	flags.StringVar(&o.output, "output", "bin/bench/scale.json", "file for the figures")
 	flags.StringVar(&o.play, sidecars.PlayFlag, "", "for this program's own use")
@@ -103,8 +106,8 @@ func start(ctx context.Context, args []string) (code int, err error) {
 }
 
 func (o *options) check() error {
-	if o.servers < 0 || o.servers > maxFleet || o.services < 0 || o.servers+o.services == 0 || o.processes < 1 || o.hold < time.Second {
-		return fmt.Errorf("-servers must be from 0 to %d, -services not below 0, one of them above, -processes 1 or more, and -hold 1s or more", maxFleet)
+	if o.servers < 0 || o.servers > maxFleet || o.services < 0 || o.servers+o.services == 0 || o.processes < 1 || o.leaders < 1 || o.hold < time.Second {
+		return fmt.Errorf("-servers must be from 0 to %d, -services not below 0, one of them above, -processes and -leaders 1 or more, and -hold 1s or more", maxFleet)
 	}
 	for _, phase := range o.phases {
 		if !slices.Contains(allPhases, phase) {

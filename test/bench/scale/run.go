@@ -213,12 +213,25 @@ func (r *run) addResolver(ctx context.Context) error {
 }
 
 func (r *run) doLeader(ctx context.Context) error {
+	for i := range r.leaders {
+		name := phaseLeader
+		if i > 0 {
+			name = fmt.Sprintf("%s %d", phaseLeader, i+1)
+		}
+		if err := r.changeLeader(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) changeLeader(ctx context.Context, name string) error {
 	if err := r.cluster.StartStandby(ctx); err != nil {
 		return err
 	}
-	if err := r.measure(ctx, phaseLeader, func(ctx context.Context) error {
+	if err := r.measure(ctx, name, func(ctx context.Context) error {
 		f, err := handOver(ctx, r.cluster, r.services)
-		r.figures.NewLeader = &f
+		r.figures.NewLeaders = append(r.figures.NewLeaders, f)
 		return err
 	}); err != nil {
 		return err

@@ -19,10 +19,10 @@ import (
 	"dormouse.dev/dormouse/test/bench/process"
 )
 
-// Addresses of the operator's replicas.
+// OperatorAddress is the first replica's, and NextAddress the next one's. They take turns.
 const (
 	OperatorAddress = "127.0.0.1:8080"
-	StandbyAddress  = "127.0.0.1:8081"
+	NextAddress     = "127.0.0.1:8081"
 )
 
 const (
@@ -66,11 +66,19 @@ func (c *Cluster) operatorProgram(name, address string) *program {
 	}
 }
 
+// StandbyAddress is that of the replica that doesn't lead.
+func (c *Cluster) StandbyAddress() string {
+	if c.Address == OperatorAddress {
+		return NextAddress
+	}
+	return OperatorAddress
+}
+
 // StartStandby starts another replica, and waits until it has read all that there is: most have been
 // there for days when they come to lead.
 func (c *Cluster) StartStandby(ctx context.Context) error {
-	c.ready[StandbyName] = "http://" + StandbyAddress + "/readyz"
-	if err := c.add(ctx, c.operatorProgram(StandbyName, StandbyAddress)); err != nil {
+	c.ready[StandbyName] = "http://" + c.StandbyAddress() + "/readyz"
+	if err := c.add(ctx, c.operatorProgram(StandbyName, c.StandbyAddress())); err != nil {
 		return err
 	}
 	if err := c.await(ctx, StandbyName); err != nil {
@@ -100,7 +108,7 @@ func (c *Cluster) Succeed() {
 		}
 		left = append(left, p)
 	}
-	c.programs, c.Address = left, StandbyAddress
+	c.programs, c.Address = left, c.StandbyAddress()
 	c.ready[OperatorName] = c.ready[StandbyName]
 }
 
