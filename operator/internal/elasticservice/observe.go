@@ -22,6 +22,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/index"
 	"dormouse.dev/dormouse/operator/internal/playerlist"
 	"dormouse.dev/dormouse/operator/internal/report"
+	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/trigger"
@@ -217,9 +218,16 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 	return nil
 }
 
-// observeResolvers asks the resolver pods.
-func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
-	pods, views, err := r.Resolvers.Views(ctx, string(es.UID))
+// observeResolvers asks the resolver pods. In the pass of one of thousands that sleep, which come in turn, they are
+// asked about the next ones, too.
+func (r *Reconciler) observeResolvers(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) (err error) {
+	var pods []corev1.Pod
+	var views []resolvers.View
+	if turns := r.turnsOf(es, o); turns != nil {
+		pods, views, err = r.Resolvers.ViewsInTurn(ctx, string(es.UID), func() []string { return r.coming(ctx, turns) })
+	} else {
+		pods, views, err = r.Resolvers.Views(ctx, string(es.UID))
+	}
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
@@ -142,6 +144,33 @@ func (r *Reconciler) creations() handler.EventHandler {
 			r.firsts.Add(request)
 		}
 	}}
+}
+
+// turnsOf is where a service that is at rest, asleep and with its target at zero, has this pass in its turn; nil: it
+// is not at rest, or somebody may wait for the pass.
+func (r *Reconciler) turnsOf(es *v1alpha1.ElasticService, o *planner.Observed) *kit.Backlog {
+	if es.Status.Phase != v1alpha1.PhaseAsleep || awaited(es) || !es.DeletionTimestamp.IsZero() || o.Scale.Err != nil || o.Scale.Replicas != 0 {
+		return nil
+	}
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)}
+	for _, b := range []*kit.Backlog{r.backlog, r.firsts} {
+		if b.Took(request) {
+			return b
+		}
+	}
+	return nil
+}
+
+// coming are the UIDs of services that are asleep and have their turns now or next.
+func (r *Reconciler) coming(ctx context.Context, turns *kit.Backlog) (uids []string) {
+	for _, request := range turns.Coming(resolvers.MaxAhead) {
+		es := &v1alpha1.ElasticService{}
+		// It is only read.
+		if r.Client.Get(ctx, request.NamespacedName, es, client.UnsafeDisableDeepCopy) == nil && es.Status.Phase == v1alpha1.PhaseAsleep {
+			uids = append(uids, string(es.UID))
+		}
+	}
+	return uids
 }
 
 // Backlog is how many passes nobody waits for and haven't ended.

@@ -2,21 +2,35 @@ package elasticservice
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/informerapi"
+	"dormouse.dev/dormouse/internal/tokenfile"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 )
 
@@ -164,5 +178,115 @@ func TestFirstPassesThatNobodyWaitsForAreMadeTwoAtATime(t *testing.T) {
 	}
 	if len(had) != all+1 || r.Backlog() != 0 {
 		t.Errorf("%d of %d had a pass, and %d are left", len(had), all, r.Backlog())
+	}
+}
+
+// A service that sleeps and has its turn shares the question to the resolver pods with those that follow. One that
+// somebody may wait for, that is awake or that has a pass for another reason doesn't.
+func TestOnlySleepingServicesInTurnAreAskedAboutTogether(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	named := func(name string, s v1alpha1.ElasticServiceStatus) *v1alpha1.ElasticService {
+		return &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Status: s}
+	}
+	asleep := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy}
+	a, b, other := named("a", asleep), named("b", asleep), named("other", asleep)
+	awake := named("awake", v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe})
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(a, b, other, awake).Build()}
+	r.Init()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	for _, of := range []*kit.Backlog{r.backlog, r.firsts} {
+		if err := of.Source().Start(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		for _, es := range []*v1alpha1.ElasticService{a, awake, b} {
+			of.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)})
+		}
+		if r.turnsOf(a, &planner.Observed{}) != of {
+			t.Error("a sleeping service in turn isn't asked about with the next ones")
+		}
+		uids := slices.Sorted(slices.Values(r.coming(t.Context(), of)))
+		if !slices.Equal(uids, []string{"uid-a", "uid-b"}) {
+			t.Errorf("asked about with it are %q, want those that sleep", uids)
+		}
+		held, ends := a.DeepCopy(), a.DeepCopy()
+		held.Status.Queued, ends.DeletionTimestamp = 1, &metav1.Time{Time: time.Unix(1000, 0)}
+		for what, es := range map[string]*v1alpha1.ElasticService{
+			"one that is awake": awake, "one with a pass for another reason": other, "one that clients wait for": held, "one that is being deleted": ends,
+		} {
+			if r.turnsOf(es, &planner.Observed{}) != nil {
+				t.Errorf("%s is asked about with the next ones", what)
+			}
+		}
+		for what, scale := range map[string]planner.Scale{"one whose target is scaled up": {Replicas: 1}, "one whose target can't be read": {Err: errors.New("refused")}} {
+			if r.turnsOf(a, &planner.Observed{Scale: scale}) != nil {
+				t.Errorf("%s is asked about with the next ones", what)
+			}
+		}
+		for q.Len() > 0 {
+			request, _ := q.Get()
+			of.Begin(request)()
+			q.Done(request)
+		}
+	}
+}
+
+// The passes of a round share their questions.
+func TestARoundOfSleepingServicesAsksFewQuestions(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	var questions atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == informerapi.RoutesPath {
+			questions.Add(1)
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	address, token := server.Listener.Addr().(*net.TCPAddr), filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "resolver"}, Status: corev1.PodStatus{PodIP: address.IP.String(), Phase: corev1.PodRunning},
+	})
+	var all []*v1alpha1.ElasticService
+	for i := range resolvers.MaxAhead {
+		all = append(all, &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i))}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}})
+		c = c.WithObjects(all[i])
+	}
+	r := &Reconciler{Client: c.Build()}
+	r.Resolvers = resolvers.Pods{Client: r.Client, Observer: resolvers.NewObserver(address.Port, tokenfile.New(token)), Namespace: "system", Selector: labels.Everything()}
+	r.Init()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := r.backlog.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	for _, es := range all {
+		r.backlog.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(es)})
+	}
+	began := time.Now()
+	for q.Len() > 0 {
+		request, _ := q.Get()
+		end := r.backlog.Begin(request)
+		i, _ := strconv.Atoi(request.Name)
+		var o planner.Observed
+		if err := r.observeResolvers(t.Context(), all[i], &o); err != nil || len(o.Resolvers) != 1 || !o.Resolvers[0].Reachable {
+			t.Errorf("service %d: it sees %+v, %v; want the resolver", i, o.Resolvers, err)
+		}
+		end()
+		q.Done(request)
+	}
+	// One for each 200 ms that it took.
+	if most := 1 + int32(time.Since(began)/(200*time.Millisecond)); questions.Load() > most {
+		t.Errorf("%d passes asked %d questions, want %d at most", len(all), questions.Load(), most)
 	}
 }

@@ -14,11 +14,14 @@ import (
 
 // How much garbage there may be, in percent of what lives: at rest and at least, and at work, which is what Go has by
 // default. At work it is most bytes at most: new objects stand between the garbage, and Go can't give back what was
-// between them.
+// between them. A new leader makes few that stay. It may have mostFirst for firstTime, in which thousands of sidecars
+// come back and all objects have their first passes: collections took a third of its processor time in that.
 const (
-	atRest = 10
-	atWork = 100
-	most   = 48 << 20
+	atRest    = 10
+	atWork    = 100
+	most      = 48 << 20
+	mostFirst = 2 * most
+	firstTime = 30 * time.Second
 )
 
 const (
@@ -51,14 +54,17 @@ type Tuner struct {
 	worked, rested int
 	// returned is when memory was given back.
 	returned time.Time
+	// elected is closed once the replica leads, and first is until when it is a new leader.
+	elected <-chan struct{}
+	first   time.Time
 }
 
-// New makes a Tuner. Where GOGC is set, that holds, and New returns nil.
-func New() *Tuner {
+// New makes a Tuner, which is told when the replica has been elected. Where GOGC is set, that holds, and New returns nil.
+func New(elected <-chan struct{}) *Tuner {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	return &Tuner{heap: heap, set: func(percent int) { debug.SetGCPercent(percent) }, giveBack: debug.FreeOSMemory, percent: atWork}
+	return &Tuner{heap: heap, set: func(percent int) { debug.SetGCPercent(percent) }, giveBack: debug.FreeOSMemory, percent: atWork, elected: elected}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -75,10 +81,20 @@ func (t *Tuner) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			t.set(atWork)
 			return nil
+		case <-t.elected:
+			t.elected = nil
+			t.lead(time.Now())
 		case <-ticker.C:
 			t.look(time.Now())
 		}
 	}
+}
+
+// lead begins the time of a new leader.
+func (t *Tuner) lead(now time.Time) {
+	t.first = now.Add(firstTime)
+	_, lives := t.heap()
+	t.to(percentAtWork(lives, mostFirst))
 }
 
 // look sets what is right after what was made since the last look.
@@ -91,25 +107,30 @@ func (t *Tuner) look(now time.Time) {
 	} else {
 		t.worked, t.rested = 0, t.rested+1
 	}
-	percent := t.percent
 	switch {
+	case now.Before(t.first):
+		t.to(percentAtWork(lives, mostFirst))
 	case t.worked >= busy:
-		percent = percentAtWork(lives)
+		t.to(percentAtWork(lives, most))
 	case t.rested >= calm:
-		percent = atRest
+		t.to(atRest)
 	}
-	if percent != t.percent {
-		t.percent = percent
-		t.set(percent)
-	}
-	if percent == atRest && now.Sub(t.returned) >= returnEvery {
+	if t.percent == atRest && now.Sub(t.returned) >= returnEvery {
 		t.returned = now
 		t.giveBack()
 	}
 }
 
-// percentAtWork is how much there may be at work beside what lives.
-func percentAtWork(lives uint64) int {
+// to sets the percentage, if it is another one.
+func (t *Tuner) to(percent int) {
+	if percent != t.percent {
+		t.percent = percent
+		t.set(percent)
+	}
+}
+
+// percentAtWork is how much there may be at work beside what lives, of most bytes at most.
+func percentAtWork(lives, most uint64) int {
 	if lives <= most {
 		return atWork
 	}

@@ -2,6 +2,8 @@ package kit
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -83,6 +85,23 @@ func (b *Backlog) Took(r reconcile.Request) bool {
 	defer b.mu.Unlock()
 	_, ok := b.taken[r]
 	return ok
+}
+
+// Coming are objects whose passes are under way or come next, some of them at most.
+func (b *Backlog) Coming(most int) []reconcile.Request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := slices.Collect(maps.Keys(b.taken))
+	// Others, of which there may be thousands, had a pass for another reason.
+	for _, r := range b.line[:min(len(b.line), 4*most)] {
+		if len(list) >= most {
+			break
+		}
+		if _, ok := b.waiting[r]; ok {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 // next hands objects to the controller while it has few of them.

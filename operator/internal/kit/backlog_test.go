@@ -108,6 +108,33 @@ func TestTheLengthOfABacklogIsThatOfPassesToEnd(t *testing.T) {
 	want("in the end", 0)
 }
 
+// Those that come are those whose passes are under way and then those whose turn is next, without those that had
+// their pass.
+func TestABacklogKnowsWhatComesNext(t *testing.T) {
+	t.Parallel()
+	b, q := startedBacklog(t, 1)
+	b.Add(requestOf("a"), requestOf("b"), requestOf("c"), requestOf("d"), requestOf("e"))
+	b.Begin(requestOf("c"))()
+	want := func(most int, names ...string) {
+		t.Helper()
+		var got []string
+		for _, r := range b.Coming(most) {
+			got = append(got, r.Name)
+		}
+		if !slices.Equal(got, names) {
+			t.Errorf("%q come, want %q", got, names)
+		}
+	}
+	want(3, "a", "b", "d")
+	want(10, "a", "b", "d", "e")
+	pass(b, q)
+	want(2, "b", "d")
+	for q.Len() > 0 {
+		pass(b, q)
+	}
+	want(2)
+}
+
 // What is added before the controller starts waits for it.
 func TestABacklogWaitsForItsController(t *testing.T) {
 	t.Parallel()

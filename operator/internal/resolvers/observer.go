@@ -35,6 +35,9 @@ const (
 	atOnce = 4
 	// maxAge is how old an answer about all services may be.
 	maxAge = 200 * time.Millisecond
+	// MaxAhead is how many of the services that follow a question is about, too. Beside them there is room for
+	// others that join it, before it is about all.
+	MaxAhead = 12
 	// maxBody bounds an answer: 20,000 routes of a few hundred bytes.
 	maxBody = 16 << 20
 )
@@ -106,6 +109,8 @@ type asked struct {
 	restUntil time.Time
 	// all is the last answer about all services, while somebody asks about all.
 	all View
+	// ahead is the last question about services whose turn was to come.
+	ahead *question
 	// alone is set once it answered about all where it was asked about several: an older one does, and is
 	// asked about each alone.
 	alone bool
@@ -120,6 +125,8 @@ type question struct {
 	// uids are the services that it is about, unless all is set.
 	uids map[string]struct{}
 	all  bool
+	// sent is when it was sent; zero: it wasn't yet.
+	sent time.Time
 	// done is closed once there is the answer.
 	done   chan struct{}
 	answer View
@@ -154,7 +161,14 @@ func (o *Observer) Keep(addresses map[string]bool) {
 // pod answers. The question is sent after the call. More than MaxUIDs are asked about with all others, and that
 // answer may be maxAge old. A pod that is left alone is not asked, and Err says why.
 func (o *Observer) View(ctx context.Context, address string, uids ...string) View {
+	o.mu.Lock()
 	q := o.join(ctx, address, uids)
+	o.mu.Unlock()
+	return q.wait(ctx)
+}
+
+// wait waits for the answer.
+func (q *question) wait(ctx context.Context) View {
 	select {
 	case <-q.done:
 		return q.answer
@@ -163,16 +177,49 @@ func (o *Observer) View(ctx context.Context, address string, uids ...string) Vie
 	}
 }
 
-// join takes services into the pod's next question, and gives it, or one that has its answer.
-func (o *Observer) join(ctx context.Context, address string, uids []string) *question {
+// ViewInTurn is View for one of many services that are asked about one after the other, and for which nobody
+// waits: the question is about those that come next, too, and what it is answered may be maxAge old. They are the
+// first MaxAhead that coming gives, which is called under a lock.
+func (o *Observer) ViewInTurn(ctx context.Context, address, uid string, coming func() []string) View {
+	return o.joinInTurn(ctx, address, uid, coming).wait(ctx)
+}
+
+// joinInTurn gives the last question about those that came next where it is new enough and about the service, too, or
+// joins the next question.
+func (o *Observer) joinInTurn(ctx context.Context, address, uid string, coming func() []string) *question {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
+	p := o.podAt(address)
+	if q := p.ahead; q != nil && (q == p.next || time.Since(q.sent) < maxAge) {
+		if _, ok := q.uids[uid]; ok {
+			return q
+		}
+	}
+	uids := []string{uid}
+	if p.next == nil && !p.alone { // else others are about to be asked about
+		uids = append(uids, coming()...)
+		uids = uids[:min(len(uids), 1+MaxAhead)]
+	}
+	q := o.join(ctx, address, uids)
+	if len(uids) > 1 {
+		p.ahead = q
+	}
+	return q
+}
+
+// podAt is a pod that is asked. The lock is held.
+func (o *Observer) podAt(address string) *asked {
 	p := o.pods[address]
 	if p == nil {
-		p = &asked{first: now}
+		p = &asked{first: time.Now()}
 		o.pods[address] = p
 	}
+	return p
+}
+
+// join takes services into the pod's next question, and gives it, or one that has its answer. The lock is held.
+func (o *Observer) join(ctx context.Context, address string, uids []string) *question {
+	now, p := time.Now(), o.podAt(address)
 	all := len(uids) > informerapi.MaxUIDs
 	switch {
 	case now.Before(p.restUntil):
@@ -222,6 +269,7 @@ func (o *Observer) following(p *asked) (q *question, queries []string) {
 		p.asking--
 		return nil, nil
 	}
+	q.sent = time.Now()
 	return q, q.queries(p.alone)
 }
 
@@ -230,7 +278,7 @@ func (o *Observer) note(p *asked, q *question, v View, err error) View {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
-		p.failed, p.all = err, View{}
+		p.failed, p.all, p.ahead = err, View{}, nil
 		if now := time.Now(); !now.Before(p.restUntil) { // else others have failed together with it
 			p.rest = min(max(2*p.rest, minRest), maxRest)
 			p.restUntil = now.Add(p.rest)
@@ -251,6 +299,9 @@ func (o *Observer) note(p *asked, q *question, v View, err error) View {
 	}
 	if !q.all && len(q.uids) > 1 && len(v.Routes) > len(q.uids) {
 		p.alone = true
+	}
+	if p.ahead == q && (q.all || p.alone) {
+		p.ahead = nil // it has thousands of services
 	}
 	return v
 }

@@ -29,6 +29,17 @@ type Pods struct {
 // Views are the pods that can be asked, and what they report of some ElasticServices, by their UIDs. Other
 // pods are forgotten.
 func (p Pods) Views(ctx context.Context, uids ...string) ([]corev1.Pod, []View, error) {
+	return p.each(ctx, func(address string) View { return p.Observer.View(ctx, address, uids...) })
+}
+
+// ViewsInTurn is Views for one of many ElasticServices that are asked about one after the other, as
+// Observer.ViewInTurn is View.
+func (p Pods) ViewsInTurn(ctx context.Context, uid string, coming func() []string) ([]corev1.Pod, []View, error) {
+	coming = sync.OnceValue(coming)
+	return p.each(ctx, func(address string) View { return p.Observer.ViewInTurn(ctx, address, uid, coming) })
+}
+
+func (p Pods) each(ctx context.Context, view func(address string) View) ([]corev1.Pod, []View, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}); err != nil {
 		return nil, nil, fmt.Errorf("list resolver pods: %w", err)
@@ -45,7 +56,7 @@ func (p Pods) Views(ctx context.Context, uids ...string) ([]corev1.Pod, []View, 
 	views := make([]View, len(running))
 	var asked sync.WaitGroup
 	for i := range running {
-		asked.Go(func() { views[i] = p.Observer.View(ctx, running[i].Status.PodIP, uids...) })
+		asked.Go(func() { views[i] = view(running[i].Status.PodIP) })
 	}
 	asked.Wait()
 	return running, views, nil

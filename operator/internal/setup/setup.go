@@ -100,7 +100,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 	mgr := manager{Manager: plain, raises: raising.New()}
 	log := mgr.GetLogger()
-	if tuner := garbage.New(); tuner != nil {
+	if tuner := garbage.New(mgr.Elected()); tuner != nil {
 		if err := mgr.Add(tuner); err != nil {
 			return fmt.Errorf("add what tunes the collection of garbage: %w", err)
 		}
