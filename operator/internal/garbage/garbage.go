@@ -134,7 +134,7 @@ func percentAtWork(lives, most uint64) int {
 	if lives <= most {
 		return atWork
 	}
-	return max(atRest, int(most*100/lives))
+	return max(atRest, int(float64(most)*100/float64(lives)))
 }
 
 // heap reads what Go says of it.
