@@ -50,21 +50,22 @@ type scaleState struct {
 }
 
 // observeScale reads the target's scale, unless the watch shows that its spec is the one that
-// was read last: so a pass over thousands of services asks nothing. A new leader's first answer about
-// one that sleeps may be as old as what the watch has shown, which later passes believe, too: the API
-// server needn't ask its store ten thousand times.
+// was read last: so a pass over thousands of services asks nothing. Of one that sleeps a new leader
+// first believes what the watch has shown, as later passes do: the API server needn't be asked for ten thousand
+// Deployments.
 func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bool, m *scaleState) planner.Scale {
 	// A scale that is read after the watch's version is of that version or a later one.
-	v, how := version{ref: ref}, target.Look{Scale: m.scaleOnly}
-	v.uid, v.generation, how.NotOlder = r.Targets.Generation(ctx, ref)
-	if !asleep || !m.read.IsZero() {
-		how.NotOlder = ""
-	}
+	v := version{ref: ref}
+	var shown *target.Workload
+	v.uid, v.generation, shown = r.Targets.Generation(ctx, ref)
 	now := r.Now()
 	// A Fleet that has just been made gets its selector a little later.
 	unselected := m.scale.Selector == "" && (ref.HasServers() || now.Sub(m.read) >= selectorRead)
 	if v.generation == 0 || m.of != v || unselected {
-		is, err := r.Scaler.See(ctx, ref, how)
+		if !asleep || !m.read.IsZero() {
+			shown = nil
+		}
+		is, err := r.see(ctx, ref, m.scaleOnly, shown)
 		if err != nil {
 			m.of = version{}
 			return planner.Scale{Err: err}
@@ -82,6 +83,14 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 	return m.scale
 }
 
+// see is what a target's spec says: as the watch has shown it, if that is given, or as of the call.
+func (r *Reconciler) see(ctx context.Context, ref target.Ref, byScale bool, shown *target.Workload) (target.Workload, error) {
+	if shown != nil {
+		return *shown, nil
+	}
+	return r.Scaler.See(ctx, ref, byScale)
+}
+
 // observeTemplate finds out what tells that the target's pods are up.
 func (r *Reconciler) observeTemplate(ctx context.Context, v version, m *scaleState) {
 	if m.template.ref != v.ref {
@@ -95,9 +104,9 @@ func (r *Reconciler) observeTemplate(ctx context.Context, v version, m *scaleSta
 
 // Targets tells when targets' specs change; it is a targetwatch.Watch.
 type Targets interface {
-	// Generation is that of a target's spec, or 0 where the target isn't watched, and the
-	// resourceVersion that the watch has shown.
-	Generation(ctx context.Context, ref target.Ref) (uid types.UID, generation int64, resourceVersion string)
+	// Generation is that of a target's spec, or 0 where the target isn't watched, and what that spec says,
+	// or nil where the watch doesn't show that.
+	Generation(ctx context.Context, ref target.Ref) (uid types.UID, generation int64, says *target.Workload)
 	// Source has changes handled.
 	Source(handle func(context.Context, kindwatch.Change, kindwatch.Queue)) source.Source
 }

@@ -64,9 +64,10 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 	mapper.AddSpecific(kind, resource, resource, meta.RESTScopeNamespace)
 	watching, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	c, err := cache.New(a.config, cache.Options{
+	config, scheme, object := a.decoding(kind)
+	c, err := cache.New(config, cache.Options{
 		HTTPClient:        a.http,
-		Scheme:            a.scheme,
+		Scheme:            scheme,
 		Mapper:            mapper,
 		DefaultNamespaces: namespaces,
 		DefaultTransform:  a.options.Transform,
@@ -85,7 +86,7 @@ func (a *api) watch(ctx context.Context, kind schema.GroupVersionKind, on events
 	if err != nil {
 		return fmt.Errorf("set up the cache of %s: %w", kind, err)
 	}
-	informer, err := c.GetInformer(watching, a.object(kind), cache.BlockUntilSynced(false))
+	informer, err := c.GetInformer(watching, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind, err)
 	}
@@ -230,14 +231,22 @@ func (a *api) try(ctx context.Context, resource schema.GroupVersionResource, nam
 	return nil
 }
 
-// object is one of the kind, as it is watched.
-func (a *api) object(kind schema.GroupVersionKind) client.Object {
+// decoding is what objects of a kind are decoded into, the scheme for that, and how the API server is asked for
+// them.
+func (a *api) decoding(kind schema.GroupVersionKind) (*rest.Config, *runtime.Scheme, client.Object) {
+	if a.options.Typed != nil {
+		if scheme, o := a.options.Typed(kind); scheme != nil {
+			config := rest.CopyConfig(a.config)
+			config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+			return config, scheme, o
+		}
+	}
 	var o client.Object = &metav1.PartialObjectMetadata{}
 	if a.options.Whole {
 		o = &unstructured.Unstructured{}
 	}
 	o.GetObjectKind().SetGroupVersionKind(kind)
-	return o
+	return a.config, a.scheme, o
 }
 
 func (a *api) handler(on events) toolscache.ResourceEventHandler {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -28,6 +29,9 @@ type Options struct {
 	Namespaces map[string]cache.Config
 	// Whole has objects watched as unstructured.Unstructured; otherwise it is their metadata.
 	Whole bool
+	// Typed has objects of some kinds watched as a type of the caller's, which a scheme of its own has for the
+	// kind. They are decoded from JSON. A nil scheme, or a nil Typed: as Whole says.
+	Typed func(schema.GroupVersionKind) (*runtime.Scheme, client.Object)
 	// Scalable has only kinds watched that have a scale.
 	Scalable bool
 	// Transform has what is kept of an object; nil: all of it.

@@ -3,7 +3,7 @@ package target
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,21 +26,12 @@ type Workload struct {
 	Readiness v1alpha1.PodReadiness
 }
 
-// Look is how a target is read.
-type Look struct {
-	// NotOlder is a resourceVersion as of which the answer may be, which costs the API server less;
-	// empty: it is as of the call.
-	NotOlder string
-	// Scale is set where the answer is to be that of the target's scale.
-	Scale bool
-}
-
-// See reads what a target's spec says, in one call. Deployments and StatefulSets are read themselves.
-// Of other kinds it isn't known where they have their replicas, so that their scale is read as of the
-// call; so it is of those two where the operator may not read them.
-func (s *Scaler) See(ctx context.Context, ref Ref, how Look) (Workload, error) {
-	if o := emptyWorkload(ref); o != nil && !how.Scale {
-		err := s.readAsOf(ctx, ref, how.NotOlder, o)
+// See reads what a target's spec says, in one call. Deployments and StatefulSets are read themselves, unless
+// the answer is to be that of their scale. Of other kinds it isn't known where they have their replicas, so
+// that their scale is read; so it is of those two where the operator may not read them.
+func (s *Scaler) See(ctx context.Context, ref Ref, byScale bool) (Workload, error) {
+	if o := emptyWorkload(ref); o != nil && !byScale {
+		err := s.live.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, o)
 		if err == nil {
 			return workloadOf(ref, o)
 		}
@@ -67,29 +58,10 @@ func emptyWorkload(ref Ref) client.Object {
 	return nil
 }
 
-// notOlderTime bounds a read as of a resourceVersion that the API server hasn't seen: it waits for that for
-// three seconds, and then has its client try again for half a minute.
-const notOlderTime = 500 * time.Millisecond
-
 // read reads an object itself, of any kind.
 func (s *Scaler) read(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return u, s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u)
-}
-
-// readAsOf reads an object itself, as of a resourceVersion or a later one; empty: as of the call.
-func (s *Scaler) readAsOf(ctx context.Context, ref Ref, notOlder string, into client.Object) error {
-	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	if notOlder != "" {
-		bounded, cancel := context.WithTimeout(ctx, notOlderTime)
-		defer cancel()
-		err := s.live.Get(bounded, key, into, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: notOlder}})
-		// Another API server may have shown it to the watch.
-		if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) && (err == nil || bounded.Err() == nil) {
-			return err //nolint:wrapcheck // the caller explains it
-		}
-	}
-	return s.live.Get(ctx, key, into) //nolint:wrapcheck // the caller explains it
 }
 
 // workloadOf is what a Deployment or a StatefulSet says.
@@ -105,15 +77,24 @@ func workloadOf(ref Ref, o client.Object) (Workload, error) {
 	default:
 		return Workload{}, fmt.Errorf("decode %s: it is a %T", ref, o)
 	}
-	matches, err := metav1.LabelSelectorAsSelector(selector)
+	probed := slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.ReadinessProbe != nil })
+	w, err := Says(replicas, selector, probed)
 	if err != nil {
 		return Workload{}, fmt.Errorf("decode the selector of %s: %w", ref, err)
 	}
+	return w, nil
+}
+
+// Says is what the spec of a Deployment or a StatefulSet says: its replicas, its selector, and whether a container
+// of its pods has a readiness probe.
+func Says(replicas *int32, selector *metav1.LabelSelector, probed bool) (Workload, error) {
+	matches, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return Workload{}, err //nolint:wrapcheck // the caller says whose it is
+	}
 	w := Workload{Replicas: ptr.Deref(replicas, 1), Selector: matches.String(), Readiness: v1alpha1.PodReadinessConnect}
-	for i := range template.Spec.Containers {
-		if template.Spec.Containers[i].ReadinessProbe != nil {
-			w.Readiness = v1alpha1.PodReadinessProbe
-		}
+	if probed {
+		w.Readiness = v1alpha1.PodReadinessProbe
 	}
 	return w, nil
 }

@@ -1,12 +1,14 @@
 // Package targetwatch tells when the specs of ElasticServices' targets change, and which version
 // of them is known. Targets of Dormouse's own kinds are watched anyway. Of each other kind there is
-// one watch, of metadata alone, while ElasticServices name it as their target's; see package
-// kindwatch. Where there is none the zero generation says so, and the scale must be read.
+// one watch while ElasticServices name it as their target's; see package kindwatch. It is of metadata
+// alone, but for Deployments and StatefulSets, of which it shows what their specs say. Where there is
+// none the zero generation says so, and the scale must be read.
 package targetwatch
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +45,7 @@ func New(mgr ctrl.Manager, namespaces map[string]cache.Config) (*Watch, error) {
 	kinds, err := kindwatch.New(mgr, "targets", kindwatch.Options{
 		Namespaces: namespaces,
 		Scalable:   true,
+		Typed:      typed,
 		Transform:  versions,
 		Differ:     differ,
 		Most:       maxKinds,
@@ -65,27 +68,36 @@ func (w *Watch) Source(handle func(context.Context, kindwatch.Change, kindwatch.
 // Count is how many kinds are in each state.
 func (w *Watch) Count() map[kindwatch.State]int { return w.kinds.Count() }
 
-// Generation is what is known of a target: its UID, its spec's generation or a later one, and the
-// resourceVersion that it has at least; 0 where the target isn't there, or isn't watched.
-func (w *Watch) Generation(ctx context.Context, ref target.Ref) (uid types.UID, generation int64, resourceVersion string) {
+// Generation is what is known of a target: its UID, and its spec's generation or a later one; 0 where the
+// target isn't there, or isn't watched. Says is what the spec of that generation says; nil: that isn't known.
+func (w *Watch) Generation(ctx context.Context, ref target.Ref) (uid types.UID, generation int64, says *target.Workload) {
 	if w == nil {
-		return "", 0, ""
+		return "", 0, nil
 	}
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.HasServers() {
 		o := own(ref.Kind)
 		// It is only read.
 		if err := w.cached.Get(ctx, key, o, client.UnsafeDisableDeepCopy); err != nil {
-			return "", 0, ""
+			return "", 0, nil
 		}
-		return o.GetUID(), o.GetGeneration(), o.GetResourceVersion()
+		return o.GetUID(), o.GetGeneration(), nil
+	}
+	kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	if slices.Contains(usual, kind) {
+		o := &workload{}
+		o.SetGroupVersionKind(kind)
+		if watched, err := w.kinds.Get(ctx, key, o); !watched || err != nil {
+			return "", 0, nil
+		}
+		return o.UID, o.Generation, o.says
 	}
 	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	o.SetGroupVersionKind(kind)
 	if watched, err := w.kinds.Get(ctx, key, o); !watched || err != nil {
-		return "", 0, ""
+		return "", 0, nil
 	}
-	return o.UID, o.Generation, o.ResourceVersion
+	return o.UID, o.Generation, nil
 }
 
 // own is an object of one of Dormouse's own kinds.
@@ -110,14 +122,23 @@ func kindOf(o client.Object) (kind schema.GroupVersionKind, ok bool) {
 
 // versions keeps of a target what tells its versions apart.
 func versions(o any) (any, error) {
-	is, ok := o.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return o, nil
+	switch is := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		return &metav1.PartialObjectMetadata{TypeMeta: kept(is.TypeMeta), ObjectMeta: version(is.ObjectMeta)}, nil
+	case *workload:
+		return &workload{TypeMeta: kept(is.TypeMeta), ObjectMeta: version(is.ObjectMeta), says: is.speaks()}, nil
 	}
-	kind := metav1.TypeMeta{Kind: slim.String(is.Kind), APIVersion: slim.String(is.APIVersion)}
-	return &metav1.PartialObjectMetadata{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{
-		Namespace: slim.String(is.Namespace), Name: is.Name, UID: is.UID, ResourceVersion: is.ResourceVersion, Generation: is.Generation,
-	}}, nil
+	return o, nil
+}
+
+func kept(kind metav1.TypeMeta) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: slim.String(kind.Kind), APIVersion: slim.String(kind.APIVersion)}
+}
+
+func version(of metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: slim.String(of.Namespace), Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, Generation: of.Generation,
+	}
 }
 
 // differ reports whether a target's spec changed, or it is another one of its name.

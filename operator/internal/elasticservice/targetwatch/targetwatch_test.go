@@ -54,6 +54,20 @@ func TestOnlyVersionsAreKept(t *testing.T) {
 	if err != nil || !ok || is.Annotations != nil || is.Labels != nil || is.Kind != "Rollout" || differ(is, o) || is.ResourceVersion != "7" || is.Name != "lobby" {
 		t.Errorf("kept is %+v: %v", kept, err)
 	}
+	deployment := &workload{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, Spec: &workloadSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "lobby"}}}}
+	kept, err = versions(deployment)
+	d, ok := kept.(*workload)
+	says := target.Workload{Replicas: 1, Selector: "app=lobby", Readiness: v1alpha1.PodReadinessConnect}
+	if err != nil || !ok || d.Annotations != nil || d.Spec != nil || d.says == nil || *d.says != says || differ(d, o) {
+		t.Errorf("kept is %+v: %v", kept, err)
+	}
+	if again, err := versions(d); err != nil || *again.(*workload).says != says {
+		t.Errorf("kept of what is kept is %+v: %v", again, err)
+	}
+	deployment.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
+	if kept, err = versions(deployment); err != nil || kept.(*workload).says != nil {
+		t.Errorf("of one without a selector that can be read is kept %+v: %v", kept, err)
+	}
 	for what, change := range map[string]func(){
 		"another spec":            func() { is.Generation++ },
 		"another one of its name": func() { is.Generation, is.UID = 3, "v" },

@@ -2,22 +2,25 @@ package gametype_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/targetwatch"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/test/api/fixture"
 )
 
 // Why no server comes up is looked for in the target's conditions, with the rights
@@ -94,10 +97,14 @@ func TestAServersPodStaysOnceItsGameTypeAndFleetKnowTheScale(t *testing.T) {
 	want(false, "Server "+w.Namespace+"/"+server.Name+" drains")
 }
 
-// What is read of a Deployment or a StatefulSet in one call is what its scale says, and it is read though
-// this API server has not seen as much as another one.
+// What is read of a Deployment or a StatefulSet in one call is what its scale says, and so is what the watch
+// of an ElasticService's target shows, before and after a change.
 func TestAWorkloadIsSeenAsItsScaleHasIt(t *testing.T) {
 	w := newWorld(t, false)
+	watch, err := targetwatch.New(w.Manager, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	scaler := target.NewScaler(w.Manager.GetClient(), w.Manager.GetAPIReader())
 	selector := &metav1.LabelSelector{
 		MatchLabels:      map[string]string{"app": "lobby", "a": "b"},
@@ -116,22 +123,48 @@ func TestAWorkloadIsSeenAsItsScaleHasIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		ref := target.Ref{Namespace: w.Namespace, ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: kind, Name: "lobby"}}
-		scale, err := scaler.See(t.Context(), ref, target.Look{Scale: true})
+		scale, err := scaler.See(t.Context(), ref, true)
 		if err != nil || scale.Readiness != "" || scale.Selector == "" {
 			t.Fatalf("the scale of the %s is %+v, %v", kind, scale, err)
 		}
 		scale.Readiness = v1alpha1.PodReadinessConnect
-		for _, version := range []string{"", o.GetResourceVersion(), "900000000000"} {
-			// The client tries what is too new for the API server for more than half a minute, if it is let.
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			got, err := scaler.See(ctx, ref, target.Look{NotOlder: version})
-			cancel()
-			if err != nil {
-				t.Fatalf("see the %s as of %q: %v", kind, version, err)
-			}
-			if diff := cmp.Diff(scale, got); diff != "" {
-				t.Errorf("the %s as of %q (-want +got):\n%s", kind, version, diff)
-			}
+		got, err := scaler.See(t.Context(), ref, false)
+		if err != nil {
+			t.Fatalf("see the %s: %v", kind, err)
 		}
+		if diff := cmp.Diff(scale, got); diff != "" {
+			t.Errorf("the %s (-want +got):\n%s", kind, diff)
+		}
+		es := &v1alpha1.ElasticService{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: strings.ToLower(kind)},
+			Spec:       v1alpha1.ElasticServiceSpec{Service: strings.ToLower(kind), ScaleTargetRef: ref.ScaleTargetRef},
+		}
+		if err := w.Admin.Create(t.Context(), es); err != nil {
+			t.Fatal(err)
+		}
+		shown := func(want *target.Workload) {
+			t.Helper()
+			fixture.Eventually(t, promptly, "the watch shows the "+kind, func(ctx context.Context) error {
+				uid, generation, says := watch.Generation(ctx, ref)
+				if want == nil {
+					return fixture.WantEqual("generation", generation, 0)
+				}
+				if diff := cmp.Diff(want, says); diff != "" || uid != o.GetUID() || generation != o.GetGeneration() {
+					return fmt.Errorf("generation %d of %s (-want +got):\n%s", generation, uid, diff)
+				}
+				return nil
+			})
+		}
+		shown(&scale)
+		patch := `{"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"game","readinessProbe":{"tcpSocket":{"port":7000}}}]}}}}`
+		if err := w.Admin.Patch(t.Context(), o, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		scale.Replicas, scale.Readiness = 3, v1alpha1.PodReadinessProbe
+		shown(&scale)
+		if err := w.Admin.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		shown(nil)
 	}
 }
