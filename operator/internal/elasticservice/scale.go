@@ -51,8 +51,9 @@ type scaleState struct {
 
 // observeScale reads the target's scale, unless the watch shows that its spec is the one that
 // was read last: so a pass over thousands of services asks nothing. Of one that sleeps a new leader
-// first believes what the watch has shown, as later passes do: the API server needn't be asked for ten thousand
-// Deployments.
+// first believes a watch that shows it at zero, as later passes do: the API server needn't be asked for ten
+// thousand Deployments. One that is shown with replicas is read: the watch may not have the sleep yet, which
+// this pass would take for ended.
 func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bool, m *scaleState) planner.Scale {
 	// A scale that is read after the watch's version is of that version or a later one.
 	v := version{ref: ref}
@@ -62,7 +63,7 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 	// A Fleet that has just been made gets its selector a little later.
 	unselected := m.scale.Selector == "" && (ref.HasServers() || now.Sub(m.read) >= selectorRead)
 	if v.generation == 0 || m.of != v || unselected {
-		if !asleep || !m.read.IsZero() {
+		if !asleep || !m.read.IsZero() || shown != nil && shown.Replicas > 0 {
 			shown = nil
 		}
 		is, err := r.see(ctx, ref, m.scaleOnly, shown)

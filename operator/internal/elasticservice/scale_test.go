@@ -157,6 +157,9 @@ func TestADeploymentIsReadInOneCallAtMost(t *testing.T) {
 	m = scaleState{}
 	see(false)
 	want("when first seen awake", 1)
+	m, shown.Replicas = scaleState{}, 2
+	see(true)
+	want("when first seen asleep, and the watch shows replicas", 1)
 	m, targets.says = scaleState{}, nil
 	see(true)
 	want("when first seen, and the watch shows no spec", 1)

@@ -120,7 +120,7 @@ func kindOf(o client.Object) (kind schema.GroupVersionKind, ok bool) {
 	return schema.FromAPIVersionAndKind(es.Spec.ScaleTargetRef.APIVersion, es.Spec.ScaleTargetRef.Kind), true
 }
 
-// versions keeps of a target what tells its versions apart.
+// versions keeps of a target what tells its versions apart, and what the spec says of a Deployment or a StatefulSet.
 func versions(o any) (any, error) {
 	switch is := o.(type) {
 	case *metav1.PartialObjectMetadata:

@@ -1,6 +1,7 @@
 package targetwatch
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,7 @@ func TestWhichKindsAreNamed(t *testing.T) {
 	}
 }
 
-// Of a target no more is kept than what tells its versions apart.
+// Of a target no more is kept than what tells its versions apart, and of a Deployment what its spec says.
 func TestOnlyVersionsAreKept(t *testing.T) {
 	t.Parallel()
 	o := &metav1.PartialObjectMetadata{
@@ -67,6 +68,16 @@ func TestOnlyVersionsAreKept(t *testing.T) {
 	deployment.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
 	if kept, err = versions(deployment); err != nil || kept.(*workload).says != nil {
 		t.Errorf("of one without a selector that can be read is kept %+v: %v", kept, err)
+	}
+	const fit = (maxSelector - len("t in ()")) / len("000,")
+	for many, kept := range map[int]bool{fit: true, fit + 1: false} {
+		deployment.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "t", Operator: metav1.LabelSelectorOpIn}}}
+		for i := range many {
+			deployment.Spec.Selector.MatchExpressions[0].Values = append(deployment.Spec.Selector.MatchExpressions[0].Values, fmt.Sprintf("%03d", i))
+		}
+		if is, err := versions(deployment); err != nil || (is.(*workload).says != nil) != kept {
+			t.Errorf("of one whose selector has %d values is kept %+v: %v", many, is, err)
+		}
 	}
 	for what, change := range map[string]func(){
 		"another spec":            func() { is.Generation++ },

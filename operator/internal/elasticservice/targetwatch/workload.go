@@ -11,6 +11,10 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
+// maxSelector bounds the selector that is kept of an object, in bytes. Kubernetes bounds neither its requirements
+// nor their values, and anybody may make Deployments that no ElasticService names.
+const maxSelector = 1 << 10
+
 // workload is a Deployment or a StatefulSet with no more of its spec than what a target's says. A whole one in
 // memory is four times as large.
 type workload struct {
@@ -20,7 +24,7 @@ type workload struct {
 	// Spec is nil once it is in says.
 	Spec *workloadSpec `json:"spec,omitempty"`
 
-	// says is what the spec says; nil: its selector is none.
+	// says is what the spec says; nil: it has no selector that is well-formed and short.
 	says *target.Workload
 }
 
@@ -45,7 +49,7 @@ func (w *workload) speaks() *target.Workload {
 	}
 	probed := slices.ContainsFunc(w.Spec.Template.Spec.Containers, func(c container) bool { return c.ReadinessProbe != nil })
 	says, err := target.Says(w.Spec.Replicas, w.Spec.Selector, probed)
-	if err != nil {
+	if err != nil || len(says.Selector) > maxSelector {
 		return nil // it is read, and its error told
 	}
 	return &says
