@@ -63,11 +63,11 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 	// A Fleet that has just been made gets its selector a little later.
 	unselected := m.scale.Selector == "" && (ref.HasServers() || now.Sub(m.read) >= selectorRead)
 	if v.generation == 0 || m.of != v || unselected {
-		if !asleep || !m.read.IsZero() || shown != nil && shown.Replicas > 0 {
-			shown = nil
-		}
-		is, err := r.see(ctx, ref, m.scaleOnly, shown)
-		if err != nil {
+		var is target.Workload
+		var err error
+		if asleep && m.read.IsZero() && shown != nil && shown.Replicas == 0 {
+			is = *shown
+		} else if is, err = r.Scaler.See(ctx, ref, m.scaleOnly); err != nil {
 			m.of = version{}
 			return planner.Scale{Err: err}
 		}
@@ -82,14 +82,6 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 		r.observeTemplate(ctx, v, m)
 	}
 	return m.scale
-}
-
-// see is what a target's spec says: as the watch has shown it, if that is given, or as of the call.
-func (r *Reconciler) see(ctx context.Context, ref target.Ref, byScale bool, shown *target.Workload) (target.Workload, error) {
-	if shown != nil {
-		return *shown, nil
-	}
-	return r.Scaler.See(ctx, ref, byScale)
 }
 
 // observeTemplate finds out what tells that the target's pods are up.
