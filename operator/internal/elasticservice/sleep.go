@@ -67,11 +67,7 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	if err := r.patchStatus(ctx, m, original, live); err != nil {
 		return reconcile.Result{}, err
 	}
-	m.stayAwake()
-	m.wake.Slept(live)
-	m.lastSleep.wrote(&live.Status)
-	// The watch shows the write below only later: the next pass must read.
-	m.scale.of = version{}
+	r.slept(m, live)
 	// A wake that finds the target as it was read above has its caller wait for this write, for
 	// commitTime: it must be over by then, one way or the other.
 	writing, cancel := context.WithTimeout(ctx, scaleTime)
@@ -90,6 +86,17 @@ func (r *Reconciler) commitSleep(ctx context.Context, pass *pass) (reconcile.Res
 	return reconcile.Result{RequeueAfter: time.Second}, nil
 }
 
+// slept begins a new story once phase Asleep is written. A wake may come before any pass has seen the target at
+// zero.
+func (r *Reconciler) slept(m *state, es *v1alpha1.ElasticService) {
+	m.stayAwake()
+	m.wake.Slept(es)
+	m.lastSleep.wrote(&es.Status)
+	r.lookouts.Reset(&m.diagnosis, es.UID)
+	// The watch shows the write to the scale only later: the next pass must read.
+	m.scale.of = version{}
+}
+
 // confirmIdle checks once more that nobody is on the target, which a client may have reached
 // past the resolver up to now; false: somebody is, or that isn't known yet, and wait is when to
 // look again at the latest.
@@ -97,7 +104,15 @@ func (r *Reconciler) confirmIdle(ctx context.Context, es *v1alpha1.ElasticServic
 	if o.Up == 0 {
 		// No server runs that could report.
 		pods, all, err := r.podsOf(ctx, es, o)
-		return err == nil && all && diagnosis.NobodyOn(pods), time.Second, err
+		if err != nil || !all {
+			return false, time.Second, err
+		}
+		if !diagnosis.NobodyOn(pods) {
+			// The last look was before one ran.
+			r.lookouts.Outdate(&r.stateOf(es).diagnosis, es.UID, r.Now())
+			return false, kit.StaleRetry, nil
+		}
+		return true, 0, nil
 	}
 	is := spec.Of(es)
 	if is.HasTriggers {

@@ -51,7 +51,7 @@ type patient struct {
 func newPatient(t *testing.T, pods ...corev1.Pod) *patient {
 	t.Helper()
 	api := &apiServer{pods: pods}
-	r := &Reconciler{Live: api, Scaler: target.NewScaler(nil, nil), Notify: func(types.NamespacedName) {}}
+	r := &Reconciler{Live: api, Scaler: target.NewScaler(nil, nil), Notify: func(types.NamespacedName) {}, Now: func() time.Time { return fixture.At(7) }}
 	r.Init()
 	r.lookouts.Run = func(look func()) { look() }
 	return &patient{t: t, r: r, api: api, es: fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-60))}
@@ -166,6 +166,55 @@ func TestEachNewReasonIsToldOnceAndTheConditionHeals(t *testing.T) {
 	step(111, seen.Of(1), reasons.ServerStarting, 0)
 	step(116, seen.Of(1), reasons.ServerCrashing, 1)
 	step(117, seen.Of(0), reasons.NotNeeded, 0)
+}
+
+// What was found before a sleep tells nothing of the servers after it, though no pass may have seen the
+// target at zero.
+func TestAServerHasItsTimeAgainAfterASleep(t *testing.T) {
+	p := newPatient(t, noImage("lobby-1"))
+	p.pass(0, seen.Of(1), 0)
+	if reason, _, _ := p.pass(6, seen.Of(1), 0); reason != reasons.ImageUnavailable {
+		t.Fatalf("the reason is %s, want %s", reason, reasons.ImageUnavailable)
+	}
+	asleep := planner.Plan{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Commit: true}
+	status.Set(fixture.At(6), p.es, seen.Of(0), planner.Findings{}, asleep)
+	p.r.slept(p.r.stateOf(p.es), p.es)
+	if reason, _, again := p.pass(7, seen.Of(1), 0); reason != reasons.ServerStarting || again <= 0 {
+		t.Errorf("after the sleep the reason is %s, looked at again after %s; want %s", reason, again, reasons.ServerStarting)
+	}
+	if reason, emitted, _ := p.pass(12, seen.Of(1), 0); reason != reasons.ImageUnavailable || len(emitted) != 1 {
+		t.Errorf("once it is late again the reason is %s with events %v", reason, emitted)
+	}
+}
+
+// A look that was taken before a server's container runs says no more that nobody can be on it.
+func TestAServerThatRunsIsNotPutToSleepByAnEarlierLook(t *testing.T) {
+	p := newPatient(t, noImage("lobby-1"))
+	p.pass(0, seen.Of(1), 0)
+	p.pass(6, seen.Of(1), 0)
+	m := p.r.stateOf(p.es)
+	confirm := func(want bool) {
+		t.Helper()
+		if idle, _, err := p.r.confirmIdle(t.Context(), p.es, seen.Of(1)); err != nil || idle != want {
+			t.Errorf("it is idle: %t, %v; want %t", idle, err, want)
+		}
+	}
+	if confirm(true); m.diagnosis.Found == nil || !m.diagnosis.Found.Nobody {
+		t.Fatalf("found %+v, want that nobody can be on it", m.diagnosis.Found)
+	}
+	p.api.err = errors.New("gone")
+	if _, _, err := p.r.confirmIdle(t.Context(), p.es, seen.Of(1)); err == nil || m.diagnosis.Found == nil {
+		t.Errorf("what can't be read has changed what is known to %+v: %v", m.diagnosis.Found, err)
+	}
+	p.api.err, p.api.pods[0].Status.ContainerStatuses[0].State = nil, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	confirm(false)
+	if reason, _, again := p.pass(7, seen.Of(1), 0); reason != reasons.ServerStarting || again != 5*time.Second {
+		t.Errorf("once it runs the reason is %s, looked at again after %s; want %s, 5s", reason, again, reasons.ServerStarting)
+	}
+	p.api.pods = []corev1.Pod{noImage("lobby-1")}
+	if reason, emitted, _ := p.pass(12, seen.Of(1), 0); reason != reasons.ImageUnavailable || len(emitted) != 0 {
+		t.Errorf("once it doesn't the reason is %s with events %v, want %s with none", reason, emitted, reasons.ImageUnavailable)
+	}
 }
 
 func TestANewLeaderTellsNothingTwice(t *testing.T) {

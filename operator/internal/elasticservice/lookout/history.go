@@ -71,8 +71,7 @@ func (l *Lookouts) Diagnose(ctx context.Context, d *History, c Case) (cause *dia
 	case o.Scale.Err != nil, o.Service == nil, !es.DeletionTimestamp.IsZero():
 		return nil, 0
 	case o.Scale.Replicas == 0:
-		*d = History{}
-		l.Forget(es.UID)
+		l.Reset(d, es.UID)
 		return nil, 0
 	case up && c.Queued > 0:
 		return d.notTaken(now, es, o)
@@ -98,6 +97,19 @@ func (l *Lookouts) Diagnose(ctx context.Context, d *History, c Case) (cause *dia
 	})
 	l.takeLook(ctx, es.UID, d)
 	return d.Found, d.apart
+}
+
+// Reset begins a service's history anew, once it sleeps.
+func (l *Lookouts) Reset(d *History, uid types.UID) {
+	*d = History{}
+	l.Forget(uid)
+}
+
+// Outdate drops what the last look found, and has the next one come as soon as that of a new wake: a container
+// runs that didn't then.
+func (l *Lookouts) Outdate(d *History, uid types.UID, now time.Time) {
+	d.Found, d.apart, d.next = nil, 0, now.Add(diagnoseAfter)
+	l.Forget(uid)
 }
 
 // takeLook takes in a look's finding. Until then, and where it found nothing, the previous
