@@ -27,6 +27,13 @@ const MaxUIDs = 40
 // MaxWakeCount bounds WakeRequest.Count.
 const MaxWakeCount = 1_000_000
 
+// PreferHeader is the header of a wake call that has the value RespondAsync where WakeRequest.Async is set
+// (RFC 7240, section 4.1). Operators that don't know it ignore it.
+const (
+	PreferHeader = "Prefer"
+	RespondAsync = "respond-async"
+)
+
 // WakeRequest is the body of a wake call.
 type WakeRequest struct {
 	// Count is how many clients wait; 1 at least.
@@ -35,6 +42,9 @@ type WakeRequest struct {
 	Svc string `json:"svc"`
 	// Namespace is the Service's namespace.
 	Namespace string `json:"namespace"`
+	// Async asks for the answer as soon as the target is scaled up, with WakeResponse.LastWakeTime where the wake
+	// isn't in the service's status yet. It isn't in the body: see PreferHeader.
+	Async bool `json:"-"`
 }
 
 // WakeResponse is the body of a 202 answer.
@@ -47,6 +57,11 @@ type WakeResponse struct {
 	// did. A caller that watches the status and hasn't seen that yet doesn't know which pods
 	// are from before the sleep, and must connect no client until it has.
 	LastSleepTime *time.Time `json:"lastSleepTime,omitempty"`
+	// LastWakeTime is set, and LastSleepTime isn't, where the target was scaled up from zero and the wake is
+	// still to be written to the status. It is what the status's lastWakeTime is going to be. A caller must
+	// connect no client until it has seen just that there, or has another answer: a later one may be of an
+	// operator whose clock is ahead, and from before the last sleep. Only an Async request is answered so.
+	LastWakeTime *time.Time `json:"lastWakeTime,omitempty"`
 }
 
 // ErrorResponse is the body of every answer that refuses a call.

@@ -3,6 +3,7 @@
 package informer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,7 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 		request, malformed = parse(rc.PostBody())
 	}
 	if denied == nil && malformed == nil {
+		request.Async = bytes.EqualFold(rc.Request.Header.Peek(informerapi.PreferHeader), []byte(informerapi.RespondAsync))
 		answer, failed = h.Waker.Wake(ctx, request)
 	}
 	switch {

@@ -338,6 +338,22 @@ func (verified) Verify(context.Context, string) (serviceauth.Identity, error) {
 	return serviceauth.Identity{Namespace: "system", ServiceAccount: "resolver", PodName: "resolver", PodUID: "pod"}, nil
 }
 
+// handler has the storm's wake calls answered.
+func (s *storm) handler() *Handler {
+	return &Handler{
+		Verifier: verified{}, Pods: s.client, Selector: labels.Everything(), Resolver: types.NamespacedName{Namespace: "system", Name: "resolver"},
+		Waker: s.Waker,
+	}
+}
+
+// wakeCall is a resolver's call for the first service of namespace games.
+func wakeCall() *fasthttp.RequestCtx {
+	rc := &fasthttp.RequestCtx{}
+	rc.Request.Header.Set(fasthttp.HeaderAuthorization, "Bearer token")
+	rc.Request.SetBodyString(`{"count":1,"svc":"games-000","namespace":"games"}`)
+	return rc
+}
+
 // Who is told to call again, because there are many wakes, is no error in the log. What fails is.
 func TestACallerThatComesAgainIsNotLogged(t *testing.T) {
 	t.Parallel()
@@ -355,14 +371,10 @@ func TestACallerThatComesAgainIsNotLogged(t *testing.T) {
 					s.scaler = failing{c.fails}
 				}
 				var lines []string
-				h := &Handler{
-					Verifier: verified{}, Pods: s.client, Selector: labels.Everything(), Resolver: types.NamespacedName{Namespace: "system", Name: "resolver"},
-					Waker: s.Waker, Log: funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}),
-				}
-				var rc fasthttp.RequestCtx
-				rc.Request.Header.Set(fasthttp.HeaderAuthorization, "Bearer token")
-				rc.Request.SetBodyString(`{"count":1,"svc":"games-000","namespace":"games"}`)
-				h.serve(&rc)
+				h := s.handler()
+				h.Log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+				rc := wakeCall()
+				h.serve(rc)
 				if code := rc.Response.StatusCode(); code != fasthttp.StatusServiceUnavailable || string(rc.Response.Header.Peek(fasthttp.HeaderRetryAfter)) != "1" || len(lines) != c.want {
 					t.Errorf("answered %d %s, with %d lines in the log; want that it comes again, and %d", code, rc.Response.Body(), len(lines), c.want)
 				}

@@ -127,6 +127,8 @@ func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Info
 
 // Wake wakes a service. The answer's phase is Asleep only when the sleep has just been
 // committed and the target is not at zero yet: the caller must hold its clients and call again.
+// A request that is Async is answered once the target is scaled up from zero, before the wake is stamped, and
+// the answer says so by its LastWakeTime. Of those at once for a service the first alone is.
 func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerapi.WakeResponse, error) {
 	var es *v1alpha1.ElasticService
 	if w.Namespaces.Has(r.Namespace) {
@@ -147,10 +149,16 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 			return unwoken(es, ErrKeptAsleep)
 		}
 	}
+	var raised chan informerapi.WakeResponse // nil: the answer comes at the end
+	if r.Async {
+		raised = make(chan informerapi.WakeResponse, 1)
+	}
 	done := w.flight.DoChan(string(es.UID), func() (any, error) {
-		return w.wake(context.WithoutCancel(ctx), es, r.Count)
+		return w.wake(context.WithoutCancel(ctx), es, r.Count, raised)
 	})
 	select {
+	case answer := <-raised:
+		return answer, nil
 	case result := <-done:
 		if result.Err != nil {
 			return informerapi.WakeResponse{}, result.Err
@@ -175,9 +183,10 @@ func unwoken(es *v1alpha1.ElasticService, why error) (informerapi.WakeResponse, 
 	return answer, nil
 }
 
-// wake raises the target, and stamps the wake: it writes lastWakeTime. A recent answer does for both.
-func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int) (informerapi.WakeResponse, error) {
-	asked, since := w.now(), ptr.Deref(es.Status.PhaseSince, metav1.MicroTime{}).Time
+// wake raises the target, and stamps the wake: it writes lastWakeTime. A recent answer does for both. The answer to
+// one that is Async goes to early, which is nil for others.
+func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int, early chan<- informerapi.WakeResponse) (informerapi.WakeResponse, error) {
+	asked, since := w.now().Truncate(time.Microsecond), ptr.Deref(es.Status.PhaseSince, metav1.MicroTime{}).Time
 	m := w.services.of(asked, es.UID)
 	if asked.Sub(m.answered) <= remember && !since.After(m.phaseSince) {
 		return m.answer, nil
@@ -198,6 +207,9 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 		// One that had replicas is looked at again: a sleep may be about to end them.
 		if raised.Before == 0 && raised.After > 0 {
 			m.raised, m.raisedAt, m.raisedIn = raised, w.now(), since
+			if early != nil {
+				early <- informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: raised.After, LastWakeTime: &asked}
+			}
 		}
 	}
 	// The player waits for the pod, and the stamp for others' pods. Where the target was at zero there is no

@@ -261,3 +261,47 @@ func TestAServerThatMayBeEndedGetsNobody(t *testing.T) {
 		})
 	}
 }
+
+// An answer that comes before the wake is in the status lets nobody connect until it is: what the route shows may be
+// from before a sleep that the operator hadn't seen either. Another answer may say more.
+func TestNobodyIsConnectedBeforeTheRouteHasTheWake(t *testing.T) {
+	for name, answered := range map[string]bool{"the route has it": false, "another answer comes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			woken := time.Now().Truncate(time.Microsecond)
+			var later atomic.Bool
+			r.operator.set(func(w http.ResponseWriter, n int) {
+				if later.Load() {
+					accept(v1alpha1.PhaseWaking)(w, n)
+					return
+				}
+				if n > 1 {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return
+				}
+				w.WriteHeader(http.StatusAccepted)
+				_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1, LastWakeTime: &woken})
+			})
+			address := r.serve("game", route.TCP)
+			server := freeAddress(t, route.TCP)
+			listenTCP(t, server, echo)
+			r.change(func(rt *route.Route) { rt.LastWake = woken.Add(-time.Minute) })
+			c := dialTCP(t, address)
+			write(t, c, "x")
+			r.queued(1)
+			r.eventually("the operator is asked again, which fails", func() bool { return r.operator.count() > 1 })
+			r.backend(server, true)
+			r.never("somebody is sent to a server though the wake isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
+			// It may be of an operator whose clock is ahead.
+			r.change(func(rt *route.Route) { rt.LastWake = woken.Add(time.Minute) })
+			r.never("somebody is sent to a server though the wake isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
+			if answered {
+				later.Store(true)
+			} else {
+				r.change(func(rt *route.Route) { rt.LastWake = woken })
+			}
+			expect(t, c, "x")
+		})
+	}
+}

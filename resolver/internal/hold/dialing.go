@@ -92,8 +92,10 @@ func (q *Queue) mayConnect(t *Ticket) bool {
 }
 
 // behind reports whether the operator reported a sleep that the route doesn't have yet, nor the
-// pods that are from before it.
-func (q *Queue) behind() bool { return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) }
+// pods that are from before it, or a wake, before which there may be such a sleep.
+func (q *Queue) behind() bool {
+	return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) || !q.unseen.IsZero()
+}
 
 // candidates are the addresses worth a dial: pods that neither terminate nor are full, and for
 // UDP only those whose container runs, because nothing else answers.

@@ -66,9 +66,11 @@ type Queue struct {
 	asked, approved uint64
 	lastCall        time.Time
 	lastResult      wake.Result
-	// slept is the last sleep that the operator reported.
-	slept   time.Time
-	nothing nothingToWake
+	// slept is the last sleep that the operator reported. Unseen is the wake that it was still to write to
+	// the status when it answered last, by the lastWakeTime that this has then; zero: there is none, or the
+	// route had it. Times are compared for equality alone: they may be of operators with different clocks.
+	slept, unseen time.Time
+	nothing       nothingToWake
 	// rouse makes the wake loop look again.
 	rouse chan struct{}
 	// began is when the first of these clients came, and called when the first call for them
@@ -129,6 +131,9 @@ func (q *Queue) Update(r *route.Route) {
 	var refused []*Ticket
 	if q.route != nil && q.slept.Equal(q.route.LastSleep) {
 		q.slept = r.LastSleep // a watched object is newer than the answer
+	}
+	if r.LastWake.Equal(q.unseen) {
+		q.unseen = time.Time{}
 	}
 	q.route = r
 	for i := range r.Ports {

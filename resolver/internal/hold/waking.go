@@ -93,6 +93,11 @@ func (q *Queue) answered(result wake.Result, seq uint64) (inVain bool) {
 	if !result.LastSleep.IsZero() {
 		q.slept = result.LastSleep
 	}
+	if result.Outcome == wake.Accepted {
+		if q.unseen = result.LastWake; q.unseen.Equal(q.route.LastWake) {
+			q.unseen = time.Time{}
+		}
+	}
 	switch {
 	case result.Cancelled():
 		q.approved = seq

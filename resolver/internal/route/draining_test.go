@@ -80,7 +80,8 @@ func TestAPodFromBeforeTheSleepTakesNobody(t *testing.T) {
 	next := newSlice("b", "lobby-private").port("game", corev1.ProtocolTCP, 25565).endpoint("10.0.0.2", true, false).pod().EndpointSlice
 	next.Endpoints[0].TargetRef.UID = "pod-b"
 	table.SetSlice(next)
-	slept := metav1.NewMicroTime(epoch)
+	slept, woken := metav1.NewMicroTime(epoch), metav1.NewMicroTime(epoch.Add(time.Minute))
+	lobby.Status.LastWakeTime = &woken
 	lobby.Status.LastSleepTime, lobby.Status.PodsBeforeSleep = &slept, []types.UID{"pod-a", "pod-gone"}
 	table.SetService(lobby.ElasticService)
 	s.expect(t, "update u1")
@@ -93,6 +94,9 @@ func TestAPodFromBeforeTheSleepTakesNobody(t *testing.T) {
 	}
 	if got := s.routes["u1"].LastSleep; !got.Equal(epoch) {
 		t.Errorf("the last sleep is %v, want %v", got, epoch)
+	}
+	if got := s.routes["u1"].LastWake; !got.Equal(woken.Time) {
+		t.Errorf("the last wake is %v, want %v", got, woken)
 	}
 	stays := lobby.DeepCopy()
 	stays.Status.PodsBeforeSleep = nil

@@ -50,6 +50,8 @@ type Route struct {
 	PhaseSince time.Time
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
+	// LastWake is when the service was last woken; zero where it never was.
+	LastWake time.Time
 	// PodsBeforeSleep are the pods that were there at the last sleep. They may be gone by now;
 	// it isn't known which stay.
 	PodsBeforeSleep []types.UID
@@ -233,6 +235,9 @@ func Build(es *v1alpha1.ElasticService) *Route {
 	}
 	if slept := es.Status.LastSleepTime; slept != nil {
 		r.LastSleep = slept.Time
+	}
+	if woken := es.Status.LastWakeTime; woken != nil {
+		r.LastWake = woken.Time
 	}
 	r.PodsBeforeSleep = es.Status.PodsBeforeSleep
 	if r.Phase != v1alpha1.PhaseAwake {

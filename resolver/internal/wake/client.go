@@ -70,6 +70,8 @@ type Result struct {
 	Phase v1alpha1.Phase
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
+	// LastWake is set where the wake was still to be written to the status: when it was, by that.
+	LastWake time.Time
 	// Err has the details where the outcome is not Accepted.
 	Err error
 }
@@ -143,6 +145,7 @@ func (c *Client) Wake(_ context.Context, namespace, service string, count int) R
 	req.SetRequestURI(c.wake)
 	req.Header.SetContentType("application/json")
 	req.Header.Set(fasthttp.HeaderAuthorization, "Bearer "+token)
+	req.Header.Set(informerapi.PreferHeader, informerapi.RespondAsync)
 	req.SetBody(body)
 	if err := c.http.DoTimeout(req, resp, Timeout); err != nil {
 		outcome := Unreachable

@@ -26,6 +26,9 @@ func parseAnswer(status int, body []byte) Result {
 			if answer.LastSleepTime != nil {
 				result.LastSleep = *answer.LastSleepTime
 			}
+			if answer.LastWakeTime != nil {
+				result.LastWake = *answer.LastWakeTime
+			}
 			return result
 		default:
 			return Result{Outcome: Malformed, Err: fmt.Errorf("reading the operator's answer: unknown phase %q", cut(answer.Phase))}

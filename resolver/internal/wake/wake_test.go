@@ -38,20 +38,21 @@ func newClient(t *testing.T, url string) *Client {
 }
 
 func TestTheCallIsWhatTheOperatorExpects(t *testing.T) {
-	var method, path, authorization, body string
+	var method, path, authorization, prefer, body string
 	operator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		method, path, authorization, body = r.Method, r.URL.Path, r.Header.Get("Authorization"), string(b)
+		method, path, authorization, prefer, body = r.Method, r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("Prefer"), string(b)
 		w.WriteHeader(http.StatusAccepted)
-		_, _ = io.WriteString(w, `{"phase":"Waking","replicas":1}`)
+		_, _ = io.WriteString(w, `{"phase":"Waking","replicas":1,"lastWakeTime":"2026-11-28T09:30:00.123456Z"}`)
 	}))
 	defer operator.Close()
 	got := newClient(t, operator.URL).Wake(t.Context(), "games", "lobby", 3)
-	if diff := cmp.Diff(Result{Outcome: Accepted, Phase: v1alpha1.PhaseWaking}, got); diff != "" {
+	woken := time.Date(2026, 11, 28, 9, 30, 0, 123456000, time.UTC)
+	if diff := cmp.Diff(Result{Outcome: Accepted, Phase: v1alpha1.PhaseWaking, LastWake: woken}, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
-	want := []string{"POST", informerapi.WakePath, "Bearer secret-token", `{"count":3,"svc":"lobby","namespace":"games"}`}
-	if diff := cmp.Diff(want, []string{method, path, authorization, body}); diff != "" {
+	want := []string{"POST", informerapi.WakePath, "Bearer secret-token", "respond-async", `{"count":3,"svc":"lobby","namespace":"games"}`}
+	if diff := cmp.Diff(want, []string{method, path, authorization, prefer, body}); diff != "" {
 		t.Errorf("call (-want +got):\n%s", diff)
 	}
 }

@@ -69,6 +69,7 @@ func (w *waker) call(ctx context.Context, address string, key client.ObjectKey) 
 		return fmt.Errorf("build a wake call: %w", err)
 	}
 	req.Header.Set("Authorization", "Bearer "+w.token)
+	req.Header.Set(informerapi.PreferHeader, informerapi.RespondAsync)
 	res, err := w.web.Do(req)
 	if err != nil {
 		return fmt.Errorf("wake %s: %w", key, err)
