@@ -27,8 +27,8 @@ const MaxUIDs = 40
 // MaxWakeCount bounds WakeRequest.Count.
 const MaxWakeCount = 1_000_000
 
-// PreferHeader is the header of a wake call that has the value RespondAsync where WakeRequest.Async is set
-// (RFC 7240, section 4.1). Operators that don't know it ignore it.
+// PreferHeader is the header of a wake call whose value is RespondAsync, and nothing else, where WakeRequest.Async
+// is set (RFC 7240, section 4.1). Operators that don't know it ignore it.
 const (
 	PreferHeader = "Prefer"
 	RespondAsync = "respond-async"

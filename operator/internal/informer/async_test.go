@@ -57,7 +57,7 @@ func TestAnAsyncCallIsAnsweredBeforeItsStamp(t *testing.T) {
 			t.Fatalf("it is answered %+v after %s; want that it wakes, with the time of the wake alone, once it is scaled", answer, took)
 		}
 		if !s.stampOf(t).IsZero() {
-			t.Error("it is stamped by then, so nothing is tested")
+			t.Error("it is stamped by then, and so this tests nothing")
 		}
 		beside.Wait()
 		if stamp := s.stampOf(t); !stamp.Equal(*answer.LastWakeTime) {
@@ -66,6 +66,23 @@ func TestAnAsyncCallIsAnsweredBeforeItsStamp(t *testing.T) {
 		<-time.After(remember + time.Millisecond)
 		if answer, took := s.asyncCall(t); took != 300*time.Millisecond || answer.LastWakeTime != nil || len(s.raised) != 1 {
 			t.Errorf("the next call is answered %+v after %s, and the target was raised %d times; want after the stamp, and once", answer, took, len(s.raised))
+		}
+	})
+}
+
+// The stamp is made by the next call where it fails after the answer.
+func TestAStampThatFailsAfterAnAsyncAnswerIsMadeByTheNextCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorm(t, map[string]int{"games": 1})
+		s.stampTakes, s.stampFails = 300*time.Millisecond, true
+		if answer, took := s.asyncCall(t); took != 0 || answer.LastWakeTime == nil {
+			t.Fatalf("it is answered %+v after %s, want at once", answer, took)
+		}
+		<-time.After(time.Second)
+		s.stampFails = false
+		if answer, took := s.asyncCall(t); took != 300*time.Millisecond || answer.LastWakeTime != nil || len(s.raised) != 1 || s.stampOf(t).IsZero() {
+			t.Errorf("the next call is answered %+v after %s, stamped %s, and the target was raised %d times; want after the stamp, and once", answer, took, s.stampOf(t), len(s.raised))
 		}
 	})
 }

@@ -37,6 +37,8 @@ type storm struct {
 	// A stamp takes stampTakes.
 	takes      func(name string) time.Duration
 	stampTakes time.Duration
+	// stampFails has stamps fail.
+	stampFails bool
 
 	mu sync.Mutex
 	// raised are the targets that were scaled up, in order, and at is when; stamped is when the wakes were.
@@ -109,7 +111,11 @@ func newStorm(t *testing.T, of map[string]int, changes ...func(*v1alpha1.Elastic
 			<-time.After(s.stampTakes)
 			s.mu.Lock()
 			s.stamping--
+			fails := s.stampFails
 			s.mu.Unlock()
+			if fails {
+				return errors.New("the API server is gone")
+			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		}}).Build()
 	s.Waker = NewWaker(c, s, events.NewFakeRecorder(10000), nil)

@@ -127,8 +127,8 @@ func NewWaker(c client.Client, r Scaler, e events.EventRecorder, m *metrics.Info
 
 // Wake wakes a service. The answer's phase is Asleep only when the sleep has just been
 // committed and the target is not at zero yet: the caller must hold its clients and call again.
-// A request that is Async is answered once the target is scaled up from zero, before the wake is stamped, and
-// the answer says so by its LastWakeTime. Of those at once for a service the first alone is.
+// A request that is Async and has the target scaled up from zero is answered before the wake is stamped, and
+// the answer says so by its LastWakeTime. Callers who join a wake that is under way wait for its stamp.
 func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerapi.WakeResponse, error) {
 	var es *v1alpha1.ElasticService
 	if w.Namespaces.Has(r.Namespace) {
@@ -183,14 +183,15 @@ func unwoken(es *v1alpha1.ElasticService, why error) (informerapi.WakeResponse, 
 	return answer, nil
 }
 
-// wake raises the target, and stamps the wake: it writes lastWakeTime. A recent answer does for both. The answer to
-// one that is Async goes to early, which is nil for others.
+// wake raises the target, and stamps the wake: it writes lastWakeTime. A recent answer does for both. Early is
+// nil, or takes the answer to an Async request once the target is scaled up from zero.
 func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int, early chan<- informerapi.WakeResponse) (informerapi.WakeResponse, error) {
-	asked, since := w.now().Truncate(time.Microsecond), ptr.Deref(es.Status.PhaseSince, metav1.MicroTime{}).Time
+	asked, since := w.now(), ptr.Deref(es.Status.PhaseSince, metav1.MicroTime{}).Time
 	m := w.services.of(asked, es.UID)
 	if asked.Sub(m.answered) <= remember && !since.After(m.phaseSince) {
 		return m.answer, nil
 	}
+	stamp := asked.Truncate(time.Microsecond) // as the status has it
 	var raised target.Raised
 	// By the cache, which is enough to scale up first: the player waits for the pod, and the
 	// stamp afterwards returns the actual state.
@@ -208,11 +209,11 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 		if raised.Before == 0 && raised.After > 0 {
 			m.raised, m.raisedAt, m.raisedIn = raised, w.now(), since
 			if early != nil {
-				early <- informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: raised.After, LastWakeTime: &asked}
+				early <- informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: raised.After, LastWakeTime: &stamp}
 			}
 		}
 	}
-	// The player waits for the pod, and the stamp for others' pods. Where the target was at zero there is no
+	// The player waits for the pod, which mostly takes longer, and the stamp for others' pods. Where the target was at zero there is no
 	// sleep left that the stamp could stop. A service with others in spec.wakeWith has no time for this: they
 	// wake with the stamp.
 	work := raising.Urgent
@@ -222,7 +223,7 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 			work = raising.Patient
 		}
 	}
-	stamped, err := w.stamp(ctx, es, asked, work)
+	stamped, err := w.stamp(ctx, es, stamp, work)
 	if err != nil {
 		return informerapi.WakeResponse{}, err
 	}

@@ -286,7 +286,7 @@ func TestNobodyIsConnectedBeforeTheRouteHasTheWake(t *testing.T) {
 			address := r.serve("game", route.TCP)
 			server := freeAddress(t, route.TCP)
 			listenTCP(t, server, echo)
-			r.change(func(rt *route.Route) { rt.LastWake = woken.Add(-time.Minute) })
+			r.change(func(rt *route.Route) { rt.LastWakeTime = woken.Add(-time.Minute) })
 			c := dialTCP(t, address)
 			write(t, c, "x")
 			r.queued(1)
@@ -294,14 +294,78 @@ func TestNobodyIsConnectedBeforeTheRouteHasTheWake(t *testing.T) {
 			r.backend(server, true)
 			r.never("somebody is sent to a server though the wake isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			// It may be of an operator whose clock is ahead.
-			r.change(func(rt *route.Route) { rt.LastWake = woken.Add(time.Minute) })
+			r.change(func(rt *route.Route) { rt.LastWakeTime = woken.Add(time.Minute) })
 			r.never("somebody is sent to a server though the wake isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			if answered {
 				later.Store(true)
 			} else {
-				r.change(func(rt *route.Route) { rt.LastWake = woken })
+				r.change(func(rt *route.Route) { rt.LastWakeTime = woken })
 			}
 			expect(t, c, "x")
 		})
 	}
+}
+
+// announces has the operator announce a wake once, before it is in the status, and then fail.
+func (r *rig) announces(woken time.Time, first func()) {
+	r.operator.set(func(w http.ResponseWriter, n int) {
+		if n > 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		first()
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1, LastWakeTime: &woken})
+	})
+}
+
+func (r *rig) hasWake(at time.Time) { r.change(func(rt *route.Route) { rt.LastWakeTime = at }) }
+
+// The route may be faster than the answer, and has later wakes afterwards.
+func TestAWakeThatTheRouteHadHoldsNobodyUp(t *testing.T) {
+	for name, before := range map[string]bool{"before the answer": true, "and then another": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			woken := time.Now().Truncate(time.Microsecond)
+			r.announces(woken, func() {
+				if before {
+					r.hasWake(woken)
+				}
+			})
+			address := r.serve("game", route.TCP)
+			server := freeAddress(t, route.TCP)
+			listenTCP(t, server, echo)
+			c := dialTCP(t, address)
+			write(t, c, "x")
+			r.eventually("the operator is asked again, which fails", func() bool { return r.operator.count() > 1 })
+			if !before {
+				r.hasWake(woken)
+			}
+			r.hasWake(woken.Add(time.Minute))
+			r.backend(server, true)
+			expect(t, c, "x")
+		})
+	}
+}
+
+// A wake that was announced and never written, since the operator ended, is forgotten with those who waited for it.
+func TestAWakeThatIsNeverWrittenHoldsNoLaterClientUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.announces(time.Now().Truncate(time.Microsecond), func() {})
+	address := r.serve("game", route.TCP)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	leaves := dialTCP(t, address)
+	write(t, leaves, "x")
+	r.eventually("the operator is asked again, which fails", func() bool { return r.operator.count() > 1 })
+	_ = leaves.SetLinger(0)
+	_ = leaves.Close()
+	r.queued(0)
+	r.phase(v1alpha1.PhaseAwake)
+	r.backend(server, true)
+	c := dialTCP(t, address)
+	write(t, c, "y")
+	expect(t, c, "y")
 }

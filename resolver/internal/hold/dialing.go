@@ -91,10 +91,17 @@ func (q *Queue) mayConnect(t *Ticket) bool {
 	return !q.route.AwaitsWake() && !down
 }
 
-// behind reports whether the operator reported a sleep that the route doesn't have yet, nor the
-// pods that are from before it, or a wake, before which there may be such a sleep.
+// behind reports whether there is a sleep that the route doesn't have yet, nor the pods that are from
+// before it: the operator reported one, or there may be one before a wake that it announced.
 func (q *Queue) behind() bool {
 	return !q.slept.IsZero() && !q.slept.Equal(q.route.LastSleep) || !q.unseen.IsZero()
+}
+
+// seeWake takes in that the route has the wake that was announced, and so each sleep before it.
+func (q *Queue) seeWake() {
+	if !q.unseen.IsZero() && q.unseen.Equal(q.route.LastWakeTime) {
+		q.unseen, q.slept = time.Time{}, q.route.LastSleep
+	}
 }
 
 // candidates are the addresses worth a dial: pods that neither terminate nor are full, and for

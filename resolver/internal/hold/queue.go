@@ -66,9 +66,9 @@ type Queue struct {
 	asked, approved uint64
 	lastCall        time.Time
 	lastResult      wake.Result
-	// slept is the last sleep that the operator reported. Unseen is the wake that it was still to write to
-	// the status when it answered last, by the lastWakeTime that this has then; zero: there is none, or the
-	// route had it. Times are compared for equality alone: they may be of operators with different clocks.
+	// slept is the last sleep that the operator reported. Unseen is the lastWakeTime that it announced and
+	// the route doesn't have yet; zero: there is none. Times are compared for equality alone: they may be of
+	// operators with different clocks.
 	slept, unseen time.Time
 	nothing       nothingToWake
 	// rouse makes the wake loop look again.
@@ -132,10 +132,8 @@ func (q *Queue) Update(r *route.Route) {
 	if q.route != nil && q.slept.Equal(q.route.LastSleep) {
 		q.slept = r.LastSleep // a watched object is newer than the answer
 	}
-	if r.LastWake.Equal(q.unseen) {
-		q.unseen = time.Time{}
-	}
 	q.route = r
+	q.seeWake()
 	for i := range r.Ports {
 		p := q.port(PortID{r.Ports[i].Name, r.Ports[i].Network})
 		if p == nil {

@@ -29,6 +29,7 @@ func (q *Queue) wakeLoop() {
 		q.mu.Lock()
 		if q.closed || q.waiting == 0 {
 			q.waking = false
+			q.unseen = time.Time{} // nobody asks on, so nobody may depend on it
 			q.mu.Unlock()
 			return
 		}
@@ -93,10 +94,9 @@ func (q *Queue) answered(result wake.Result, seq uint64) (inVain bool) {
 	if !result.LastSleep.IsZero() {
 		q.slept = result.LastSleep
 	}
-	if result.Outcome == wake.Accepted {
-		if q.unseen = result.LastWake; q.unseen.Equal(q.route.LastWake) {
-			q.unseen = time.Time{}
-		}
+	if result.Cancelled() {
+		q.unseen = result.LastWakeTime
+		q.seeWake()
 	}
 	switch {
 	case result.Cancelled():

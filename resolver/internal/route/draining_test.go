@@ -95,7 +95,7 @@ func TestAPodFromBeforeTheSleepTakesNobody(t *testing.T) {
 	if got := s.routes["u1"].LastSleep; !got.Equal(epoch) {
 		t.Errorf("the last sleep is %v, want %v", got, epoch)
 	}
-	if got := s.routes["u1"].LastWake; !got.Equal(woken.Time) {
+	if got := s.routes["u1"].LastWakeTime; !got.Equal(woken.Time) {
 		t.Errorf("the last wake is %v, want %v", got, woken)
 	}
 	stays := lobby.DeepCopy()

@@ -50,8 +50,8 @@ type Route struct {
 	PhaseSince time.Time
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
-	// LastWake is when the service was last woken; zero where it never was.
-	LastWake time.Time
+	// LastWakeTime is when the service was last woken; zero where it never was.
+	LastWakeTime time.Time
 	// PodsBeforeSleep are the pods that were there at the last sleep. They may be gone by now;
 	// it isn't known which stay.
 	PodsBeforeSleep []types.UID
@@ -237,7 +237,7 @@ func Build(es *v1alpha1.ElasticService) *Route {
 		r.LastSleep = slept.Time
 	}
 	if woken := es.Status.LastWakeTime; woken != nil {
-		r.LastWake = woken.Time
+		r.LastWakeTime = woken.Time
 	}
 	r.PodsBeforeSleep = es.Status.PodsBeforeSleep
 	if r.Phase != v1alpha1.PhaseAwake {

@@ -70,8 +70,8 @@ type Result struct {
 	Phase v1alpha1.Phase
 	// LastSleep is when the service last fell asleep; zero where it never did.
 	LastSleep time.Time
-	// LastWake is set where the wake was still to be written to the status: when it was, by that.
-	LastWake time.Time
+	// LastWakeTime is the lastWakeTime that the status is going to have; zero where it had it at the answer.
+	LastWakeTime time.Time
 	// Err has the details where the outcome is not Accepted.
 	Err error
 }

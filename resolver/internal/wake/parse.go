@@ -27,7 +27,7 @@ func parseAnswer(status int, body []byte) Result {
 				result.LastSleep = *answer.LastSleepTime
 			}
 			if answer.LastWakeTime != nil {
-				result.LastWake = *answer.LastWakeTime
+				result.LastWakeTime = *answer.LastWakeTime
 			}
 			return result
 		default:

@@ -48,7 +48,7 @@ func TestTheCallIsWhatTheOperatorExpects(t *testing.T) {
 	defer operator.Close()
 	got := newClient(t, operator.URL).Wake(t.Context(), "games", "lobby", 3)
 	woken := time.Date(2026, 11, 28, 9, 30, 0, 123456000, time.UTC)
-	if diff := cmp.Diff(Result{Outcome: Accepted, Phase: v1alpha1.PhaseWaking, LastWake: woken}, got); diff != "" {
+	if diff := cmp.Diff(Result{Outcome: Accepted, Phase: v1alpha1.PhaseWaking, LastWakeTime: woken}, got); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
 	want := []string{"POST", informerapi.WakePath, "Bearer secret-token", "respond-async", `{"count":3,"svc":"lobby","namespace":"games"}`}
