@@ -75,12 +75,13 @@ func TestAStampThatFailsAfterAnAsyncAnswerIsMadeByTheNextCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorm(t, map[string]int{"games": 1})
-		s.stampTakes, s.stampFails = 300*time.Millisecond, true
+		s.stampTakes = 300 * time.Millisecond
+		s.stampFails.Store(true)
 		if answer, took := s.asyncCall(t); took != 0 || answer.LastWakeTime == nil {
 			t.Fatalf("it is answered %+v after %s, want at once", answer, took)
 		}
 		<-time.After(time.Second)
-		s.stampFails = false
+		s.stampFails.Store(false)
 		if answer, took := s.asyncCall(t); took != 300*time.Millisecond || answer.LastWakeTime != nil || len(s.raised) != 1 || s.stampOf(t).IsZero() {
 			t.Errorf("the next call is answered %+v after %s, stamped %s, and the target was raised %d times; want after the stamp, and once", answer, took, s.stampOf(t), len(s.raised))
 		}

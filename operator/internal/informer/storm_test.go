@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ type storm struct {
 	takes      func(name string) time.Duration
 	stampTakes time.Duration
 	// stampFails has stamps fail.
-	stampFails bool
+	stampFails atomic.Bool
 
 	mu sync.Mutex
 	// raised are the targets that were scaled up, in order, and at is when; stamped is when the wakes were.
@@ -111,9 +112,8 @@ func newStorm(t *testing.T, of map[string]int, changes ...func(*v1alpha1.Elastic
 			<-time.After(s.stampTakes)
 			s.mu.Lock()
 			s.stamping--
-			fails := s.stampFails
 			s.mu.Unlock()
-			if fails {
+			if s.stampFails.Load() {
 				return errors.New("the API server is gone")
 			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)

@@ -24,9 +24,9 @@ const (
 	answerTime = 900 * time.Millisecond
 	// MaxHeld is how many reports a replica holds; more are refused, and go to another.
 	MaxHeld = 20_000
-	// takersEach is how many reports are taken at a time for each processor. One takes less than a millisecond,
-	// unless a cache is being filled or the keys for its token are being read.
-	takersEach = 4
+	// takers is how many reports are taken at a time, of newcomers and of others each. One takes less than a
+	// millisecond, unless a cache is being filled or the keys for its token are being read.
+	takers = 8
 )
 
 // Verifier checks a token: a service account's, or one that a sidecar signed itself.

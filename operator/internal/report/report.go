@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -65,7 +64,7 @@ type Reports struct {
 // New makes the report server.
 func New(o Options) *Reports {
 	t := newTable()
-	d := newDesk(idleTime, takersEach*runtime.GOMAXPROCS(0))
+	d := newDesk(idleTime, takers)
 	w := newWriter(o.Cache, o.Client, t, o.Metrics, o.Log)
 	return &Reports{
 		Writer: w,

@@ -24,7 +24,7 @@ func deep(n int) (sum byte) {
 
 func TestWhoWaitsKeepsNoLargeStack(t *testing.T) {
 	const waiters = 500
-	d := newDesk(time.Millisecond, takersEach)
+	d := newDesk(time.Millisecond, takers)
 	stacks := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -174,7 +174,7 @@ func TestADeskShrinksThoughItHasWork(t *testing.T) {
 }
 
 func TestAPanicIsTheCallers(t *testing.T) {
-	d := newDesk(time.Millisecond, takersEach)
+	d := newDesk(time.Millisecond, takers)
 	defer func() {
 		if got := fmt.Sprint(recover()); !strings.Contains(got, "broken") || !strings.Contains(got, "raise") {
 			t.Errorf("the caller panicked with %s, want what its work panicked with, and where", got)
@@ -192,7 +192,7 @@ func raise(what string) { panic(what) }
 
 func TestALineIsWorkedOffByFew(t *testing.T) {
 	const jobs, most = 100, 3
-	l := newLine(newDesk(time.Millisecond, takersEach), most)
+	l := newLine(newDesk(time.Millisecond, takers), most)
 	end := make(chan struct{})
 	var all, busy sync.WaitGroup
 	all.Add(jobs)
@@ -231,7 +231,7 @@ func TestALineIsWorkedOffByFew(t *testing.T) {
 
 func TestALineKeepsItsOrder(t *testing.T) {
 	const jobs = 100
-	l := newLine(newDesk(time.Millisecond, takersEach), 1)
+	l := newLine(newDesk(time.Millisecond, takers), 1)
 	order := make(chan int, jobs)
 	for i := range jobs {
 		l.add(func() { order <- i })

@@ -165,7 +165,7 @@ func start(t *testing.T, c client.WithWatch, address string, change ...func(*rep
 		},
 	})
 	writer := newWriter(r.c, r.c, r.table, nil, logr.Discard())
-	d := newDesk(time.Millisecond, takersEach)
+	d := newDesk(time.Millisecond, takers)
 	r.report = &Handler{verifier: validTokens(), cached: r.c, table: r.table, writer: writer, hold: within, firstHold: whole, maxHeld: 100, desk: d, line: newLine(d, lookers)}
 	operators := Operators{Account: types.NamespacedName{Namespace: "system", Name: "operator"}, Selector: labels.SelectorFromSet(labels.Set{"app": "operator"})}
 	web := httpserver.New(httpserver.Options{Address: address, MaxBodyBytes: 4 << 10, ManyConnections: true, Log: logr.Discard()})

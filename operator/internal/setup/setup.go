@@ -91,6 +91,7 @@ func Scheme() (*runtime.Scheme, error) {
 
 // Run runs the operator until ctx ends.
 func Run(ctx context.Context, p program.Process, config *rest.Config, o options.Options) error {
+	takePlaces()
 	// The API server's priority and fairness limits the rate, and does it better.
 	config.QPS = -1
 	stored := &cachestore.Store[*v1alpha1.Server]{}
