@@ -105,10 +105,16 @@ func (l *Lookouts) Reset(d *History, uid types.UID) {
 	l.Forget(uid)
 }
 
-// Outdate drops what the last look found, and has the next one come as soon as that of a new wake: a container
-// runs that didn't then.
+// Outdate takes in that a container runs that didn't at the last look, and has the next one come as soon as that
+// of a new wake. The finding stays until then, but for that nobody can be on a server: one that crashes once more
+// wasn't well in between.
 func (l *Lookouts) Outdate(d *History, uid types.UID, now time.Time) {
-	d.Found, d.apart, d.next = nil, 0, now.Add(diagnoseAfter)
+	if d.Found != nil {
+		found := *d.Found // the pass may still have it
+		found.Nobody = false
+		d.Found = &found
+	}
+	d.apart, d.next = 0, now.Add(diagnoseAfter)
 	l.Forget(uid)
 }
 

@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,4 +132,20 @@ func TestASleepThatAWindowCancelsSaysSo(t *testing.T) {
 		}
 	}
 	t.Errorf("the events are %+v", Events(before, es, p))
+}
+
+// A service that fell asleep because no server came up had none that it could lose.
+func TestASleepThatIsGivenUpLosesNoServer(t *testing.T) {
+	for status, want := range map[metav1.ConditionStatus]string{metav1.ConditionFalse: "SleepCancelled", metav1.ConditionTrue: "NoServerUp"} {
+		before := fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-6))
+		before.Status.Conditions = []metav1.Condition{{Type: conditions.ServerUp, Status: status}}
+		es := before.DeepCopy()
+		var got []string
+		for _, e := range Events(before, es, planner.Plan{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy}) {
+			got = append(got, e.Reason)
+		}
+		if !slices.Equal(got, []string{want}) {
+			t.Errorf("with ServerUp %s the events are %q, want %s alone", status, got, want)
+		}
+	}
 }

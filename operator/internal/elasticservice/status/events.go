@@ -19,13 +19,14 @@ import (
 // written.
 func Events(before, after *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
 	return slices.Concat(
-		phaseEvents(before.Status.Phase, after, p), conditionEvents(before, after), resolverEvents(before, after),
+		phaseEvents(before, after, p), conditionEvents(before, after), resolverEvents(before, after),
 		frontEvents(before, after), clashEvents(before, after), awakeEvents(before, after, p),
 	)
 }
 
 // phaseEvents are the events about a change of phase.
-func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
+func phaseEvents(was, es *v1alpha1.ElasticService, p planner.Plan) []kit.Notice {
+	before := was.Status.Phase
 	if before == p.Phase {
 		return nil
 	}
@@ -45,6 +46,8 @@ func phaseEvents(before v1alpha1.Phase, es *v1alpha1.ElasticService, p planner.P
 		return normal("SleepCancelled", "Wake", "The service stays awake: it is used again.")
 	case p.Phase == v1alpha1.PhaseAwake && before != "":
 		return normal("Awake", "Wake", "A server is up; new clients go to it.")
+	case p.Phase == v1alpha1.PhaseWaking && before == v1alpha1.PhaseFallingAsleep && !meta.IsStatusConditionTrue(was.Status.Conditions, conditions.ServerUp):
+		return normal("SleepCancelled", "Wake", "The service goes on waking: somebody waits for it again, or a container of its target runs.")
 	case p.Phase == v1alpha1.PhaseWaking && (before == v1alpha1.PhaseAwake || before == v1alpha1.PhaseFallingAsleep):
 		return []kit.Notice{kit.Warning("NoServerUp", "Proxy", "%s", "No server is up any more; the resolver holds new clients until one is.")}
 	default:
