@@ -213,9 +213,9 @@ func (w *Waker) wake(ctx context.Context, es *v1alpha1.ElasticService, count int
 			}
 		}
 	}
-	// The player waits for the pod, which mostly takes longer, and the stamp for others' pods. Where the target was at zero there is no
-	// sleep left that the stamp could stop. A service with others in spec.wakeWith has no time for this: they
-	// wake with the stamp.
+	// The player waits for the pod, and the stamp for others' pods, which mostly takes less. Where the target was
+	// at zero there is no sleep left that the stamp could stop. A service with others in spec.wakeWith has no time
+	// for this: they wake with the stamp.
 	work := raising.Urgent
 	if first && len(es.Spec.WakeWith) == 0 {
 		work = raising.Prompt

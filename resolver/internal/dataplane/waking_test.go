@@ -349,6 +349,37 @@ func TestAWakeThatTheRouteHadHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// A route with the wake that was announced has each sleep before it, also one that it never showed.
+func TestARouteWithAnAnnouncedWakeHasEachSleepBefore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	slept := time.Now().Truncate(time.Microsecond)
+	woken := slept.Add(time.Second)
+	r.operator.set(func(w http.ResponseWriter, n int) {
+		answer := informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1}
+		switch n {
+		case 1:
+			answer.LastSleepTime = &slept
+		case 2:
+			answer.LastWakeTime = &woken
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+	address := r.serve("game", route.TCP)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	c := dialTCP(t, address)
+	write(t, c, "x")
+	r.eventually("the operator is asked again, which fails", func() bool { return r.operator.count() > 2 })
+	r.backend(server, true)
+	r.change(func(rt *route.Route) { rt.LastWakeTime, rt.LastSleep = woken, slept.Add(time.Millisecond) })
+	expect(t, c, "x")
+}
+
 // A wake that was announced and never written, since the operator ended, is forgotten with those who waited for it.
 func TestAWakeThatIsNeverWrittenHoldsNoLaterClientUp(t *testing.T) {
 	t.Parallel()

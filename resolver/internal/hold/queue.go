@@ -289,6 +289,7 @@ func (q *Queue) Hold(id PortID, client Datagrams, atMost time.Duration) (*Ticket
 	now := time.Now()
 	if q.tickets == 0 {
 		q.began, q.called = now, time.Time{}
+		q.unseen = time.Time{} // of a call for others
 	}
 	q.lastSeq++
 	t := &Ticket{queue: q, port: p, client: client, seq: q.lastSeq}

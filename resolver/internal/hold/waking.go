@@ -29,7 +29,7 @@ func (q *Queue) wakeLoop() {
 		q.mu.Lock()
 		if q.closed || q.waiting == 0 {
 			q.waking = false
-			q.unseen = time.Time{} // nobody asks on, so nobody may depend on it
+			q.unseen = time.Time{} // nobody asks on: it may never come
 			q.mu.Unlock()
 			return
 		}
@@ -73,7 +73,7 @@ func (q *Queue) due() time.Time {
 		return q.lastCall.Add(wakeGap)
 	case !q.lastResult.Cancelled():
 		return q.lastCall.Add(retryPeriod)
-	case q.crowded():
+	case q.unseen.IsZero() && q.crowded():
 		return q.lastCall.Add(crowdedPeriod)
 	}
 	return q.lastCall.Add(wakePeriod)
