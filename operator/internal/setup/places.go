@@ -11,9 +11,10 @@ import (
 // With places to spare the kernel shares out the processors, and it prefers who has just waited.
 const places = 8
 
-// takePlaces has Go use that many, unless GOMAXPROCS is set.
+// takePlaces has Go use that many, unless GOMAXPROCS or a limit of processors is set: more than a limit would use up
+// at once what it allows for a tenth of a second, and then nothing would run.
 func takePlaces() {
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < places {
+	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && n == runtime.NumCPU() && n < places {
 		runtime.GOMAXPROCS(places)
 	}
 }
