@@ -270,23 +270,11 @@ func TestNobodyIsConnectedBeforeTheRouteHasTheWake(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			woken := time.Now().Truncate(time.Microsecond)
-			var later atomic.Bool
-			r.operator.set(func(w http.ResponseWriter, n int) {
-				if later.Load() {
-					accept(v1alpha1.PhaseWaking)(w, n)
-					return
-				}
-				if n > 1 {
-					w.WriteHeader(http.StatusServiceUnavailable)
-					return
-				}
-				w.WriteHeader(http.StatusAccepted)
-				_ = json.NewEncoder(w).Encode(informerapi.WakeResponse{Phase: string(v1alpha1.PhaseWaking), Replicas: 1, LastWakeTime: &woken})
-			})
+			r.announces(woken, func() {})
 			address := r.serve("game", route.TCP)
 			server := freeAddress(t, route.TCP)
 			listenTCP(t, server, echo)
-			r.change(func(rt *route.Route) { rt.LastWakeTime = woken.Add(-time.Minute) })
+			r.hasWake(woken.Add(-time.Minute))
 			c := dialTCP(t, address)
 			write(t, c, "x")
 			r.queued(1)
@@ -294,12 +282,12 @@ func TestNobodyIsConnectedBeforeTheRouteHasTheWake(t *testing.T) {
 			r.backend(server, true)
 			r.never("somebody is sent to a server though the wake isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			// It may be of an operator whose clock is ahead.
-			r.change(func(rt *route.Route) { rt.LastWakeTime = woken.Add(time.Minute) })
+			r.hasWake(woken.Add(time.Minute))
 			r.never("somebody is sent to a server though the wake isn't known", 300*time.Millisecond, func() bool { return r.sessions().Queued == 0 })
 			if answered {
-				later.Store(true)
+				r.operator.set(accept(v1alpha1.PhaseWaking))
 			} else {
-				r.change(func(rt *route.Route) { rt.LastWakeTime = woken })
+				r.hasWake(woken)
 			}
 			expect(t, c, "x")
 		})
