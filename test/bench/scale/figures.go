@@ -104,7 +104,7 @@ func (f *figures) print(w io.Writer, order []string) {
 		fmt.Fprintf(w, "  new resolver ready -> in all slices  %.1f s\n", f.NewResolver)
 	}
 	for _, l := range f.NewLeaders {
-		fmt.Fprintf(w, "  new leader   elected after %.1f s, done after %.1f s; %d wake calls, %d failed: %s\n", l.Elected, l.Done, l.Calls, l.Failed, l.Answer)
+		fmt.Fprintf(w, "  %s\n", l)
 	}
 	if s := f.Storm; s != nil {
 		fmt.Fprintf(w, "  %d wakes     all scaled after %.2f s, all accepted after %.2f s, %d calls made again\n    call -> answer       %s\n    call -> scale write  %s\n", s.Wakes, s.Last, s.Accepted, s.Again, s.Answer, s.ScaleWrite)
@@ -172,6 +172,5 @@ func (f *figures) write(path string) error {
 	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("write figures: %w", err)
 	}
-	fmt.Println("figures are in", path)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,10 @@ type handover struct {
 	Answer quantiles `json:"wake_call_answer_ms"`
 	// Slowest are the calls that took longest, the longest first.
 	Slowest []slowCall `json:"slowest_wake_calls"`
+}
+
+func (f handover) String() string {
+	return fmt.Sprintf("new leader   elected after %.1f s, done after %.1f s; %d wake calls, %d failed: %s", f.Elected, f.Done, f.Calls, f.Failed, f.Answer)
 }
 
 // slowest is how many slow calls are kept.

@@ -69,11 +69,16 @@ func measureAll(ctx context.Context, o options) (err error) {
 		if err := r.do(ctx, name); err != nil {
 			return err
 		}
+		// A run that is ended has those of the phases that it went through.
+		r.figures.Restarts = r.cluster.Restarts
+		r.figures.FailedCalls, _ = r.games.played.Failures()
+		if err := r.figures.write(o.output); err != nil {
+			return err
+		}
 	}
-	r.figures.Restarts = r.cluster.Restarts
-	r.figures.FailedCalls, _ = r.games.played.Failures()
 	r.figures.print(os.Stdout, r.order)
-	return r.figures.write(o.output)
+	fmt.Println("figures are in", o.output)
+	return nil
 }
 
 // start starts all that there is before the first phase.
@@ -232,6 +237,7 @@ func (r *run) changeLeader(ctx context.Context, name string) error {
 	if err := r.measure(ctx, name, func(ctx context.Context) error {
 		f, err := handOver(ctx, r.cluster, r.services)
 		r.figures.NewLeaders = append(r.figures.NewLeaders, f)
+		say("%s", f)
 		return err
 	}); err != nil {
 		return err
