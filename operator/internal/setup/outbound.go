@@ -7,14 +7,16 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,7 +26,10 @@ import (
 
 // setupOutbound finds out which addresses may be asked for users.
 func setupOutbound(mgr ctrl.Manager, o options.Options) (outbound.Addresses, error) {
-	reserved := newReservedAddresses(mgr)
+	reserved, err := newReservedAddresses(mgr)
+	if err != nil {
+		return outbound.Addresses{}, err
+	}
 	if err := mgr.Add(reserved); err != nil {
 		return outbound.Addresses{}, fmt.Errorf("add the reserved addresses: %w", err)
 	}
@@ -46,22 +51,41 @@ func servicesOf(c client.Reader) func(ctx context.Context, namespace, name strin
 	}
 }
 
-// reservedEvery is how often the API server's addresses are looked up.
-const reservedEvery = 5 * time.Minute
+// reservedAgain is how long after the API server's endpoints couldn't be read that is tried again.
+const reservedAgain = 5 * time.Minute
+
+// apiService is the Service of the API server.
+var apiService = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
 
 // reservedAddresses are those that no user's URL or Service may have: the API server's and the operator's own.
 type reservedAddresses struct {
-	cached, live client.Reader
 	// always are those that the process itself knows: its own, and the one at which it reaches the
 	// API server.
 	always []netip.Addr
-	looked atomic.Pointer[[]netip.Addr]
+	// services has the Service of the API server, and endpoints its EndpointSlices.
+	services  client.Reader
+	endpoints toolscache.SharedIndexInformer
+	// live reads from the API server.
+	live client.Reader
 }
 
-// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
 
-func newReservedAddresses(mgr ctrl.Manager) *reservedAddresses {
-	r := &reservedAddresses{cached: mgr.GetClient(), live: mgr.GetAPIReader()}
+func newReservedAddresses(mgr ctrl.Manager) (*reservedAddresses, error) {
+	discovery, err := discoveryclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the API server's endpoints: %w", err)
+	}
+	ofAPI := func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: apiService.Name}.String()
+	}
+	r := &reservedAddresses{
+		services: mgr.GetClient(),
+		endpoints: toolscache.NewSharedIndexInformer(
+			toolscache.NewFilteredListWatchFromClient(discovery.RESTClient(), "endpointslices", apiService.Namespace, ofAPI),
+			&discoveryv1.EndpointSlice{}, 0, nil),
+		live: mgr.GetAPIReader(),
+	}
 	if u, err := url.Parse(mgr.GetConfig().Host); err == nil {
 		r.always = addAddress(r.always, u.Hostname())
 	}
@@ -74,19 +98,26 @@ func newReservedAddresses(mgr ctrl.Manager) *reservedAddresses {
 			r.always = append(r.always, prefix.Addr())
 		}
 	}
-	return r
+	return r, nil
 }
 
-// Start looks the API server's addresses up until ctx ends.
+// Start watches the API server's endpoints until ctx ends. An operator that is limited to some namespaces may
+// not read them: it knows one of its addresses all the same.
 func (r *reservedAddresses) Start(ctx context.Context) error {
-	tick := time.NewTicker(reservedEvery)
-	defer tick.Stop()
-	for {
-		r.look(ctx)
+	for said := false; ; said = true {
+		var first discoveryv1.EndpointSliceList
+		err := r.live.List(ctx, &first, client.InNamespace(apiService.Namespace), client.Limit(1))
+		if err == nil {
+			r.endpoints.RunWithContext(ctx)
+			return nil
+		}
+		if !said {
+			ctrl.Log.WithName("outbound").Info("the API server's endpoints can't be read; its other addresses are never asked for users", "cause", err.Error())
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(reservedAgain):
 		}
 	}
 }
@@ -94,32 +125,24 @@ func (r *reservedAddresses) Start(ctx context.Context) error {
 // NeedLeaderElection is as for who asks.
 func (*reservedAddresses) NeedLeaderElection() bool { return true }
 
-// look takes in the addresses of the Service kubernetes. An operator that is limited to some
-// namespaces may not read them: it knows one of them all the same.
-func (r *reservedAddresses) look(ctx context.Context) {
+// list are the reserved addresses, as far as they are known.
+func (r *reservedAddresses) list() []netip.Addr {
 	list := slices.Clone(r.always)
 	svc := &corev1.Service{}
-	if err := r.cached.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, svc); err == nil {
+	// It is only read. An operator that is limited to some namespaces doesn't have it.
+	if err := r.services.Get(context.Background(), apiService, svc, client.UnsafeDisableDeepCopy); err == nil {
 		for _, ip := range svc.Spec.ClusterIPs {
 			list = addAddress(list, ip)
 		}
 	}
-	var slicesOf discoveryv1.EndpointSliceList
-	err := r.live.List(ctx, &slicesOf, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
-	if err != nil {
-		if r.looked.CompareAndSwap(nil, &list) {
-			ctrl.Log.WithName("outbound").Info("the API server's endpoints can't be read; its other addresses are never asked for users", "cause", err.Error())
-		}
-		return
-	}
-	for i := range slicesOf.Items {
-		for _, e := range slicesOf.Items[i].Endpoints {
+	for _, of := range r.endpoints.GetStore().List() {
+		for _, e := range of.(*discoveryv1.EndpointSlice).Endpoints {
 			for _, address := range e.Addresses {
 				list = addAddress(list, address)
 			}
 		}
 	}
-	r.looked.Store(&list)
+	return list
 }
 
 func addAddress(list []netip.Addr, text string) []netip.Addr {
@@ -127,12 +150,4 @@ func addAddress(list []netip.Addr, text string) []netip.Addr {
 		return append(list, addr)
 	}
 	return list
-}
-
-// list are the reserved addresses, as far as they are known.
-func (r *reservedAddresses) list() []netip.Addr {
-	if looked := r.looked.Load(); looked != nil {
-		return *looked
-	}
-	return r.always
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +25,7 @@ import (
 
 // metricsServer is a Prometheus that knows one number.
 type metricsServer struct {
-	url string
+	url, address string
 	// result is the value of a vector with one element; empty: the vector has none.
 	result atomic.Value
 	// token is what it wants to be shown; empty: nothing.
@@ -34,11 +35,12 @@ type metricsServer struct {
 // newMetricsServer runs a Prometheus in the pods' network, which the operator may ask.
 func newMetricsServer(t *testing.T) *metricsServer {
 	t.Helper()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", newServer().address+":9090")
+	address := newServer().address
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address+":9090")
 	if err != nil {
 		t.Fatalf("listen for Prometheus: %v", err)
 	}
-	m := &metricsServer{url: "http://" + ln.Addr().String()}
+	m := &metricsServer{url: "http://" + ln.Addr().String(), address: address}
 	m.result.Store("9")
 	m.token.Store("")
 	server := &http.Server{ReadHeaderTimeout: callTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,6 +58,7 @@ func newMetricsServer(t *testing.T) *metricsServer {
 		}
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, element)
 	})}
+	server.SetKeepAlivesEnabled(false) // an address is checked when it is dialled
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return m
@@ -108,6 +111,28 @@ func TestAPrometheusThatMayNotBeAskedKeepsTheServiceAwake(t *testing.T) {
 	w.begin("lobby", 1, sleepAfter(time.Second), (&metricsServer{url: "http://192.0.2.1:9090"}).byMetric(nil))
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), unreadable("isn't among the addresses that the administrator allows"))
 	w.stays("lobby", 4*time.Second, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+}
+
+// The API server may get further addresses while the operator runs, which no user may have asked from then on.
+func TestAnAddressThatTheAPIServerGetsIsAskedNoMore(t *testing.T) {
+	t.Parallel()
+	w, m := newWorld(t), newMetricsServer(t)
+	w.begin("lobby", 1, sleepAfter(time.Second), m.byMetric(nil))
+	w.want("lobby", promptly, hasCondition(conditions.TriggersHealthy, metav1.ConditionTrue, reasons.OK))
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: w.ns, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{m.address}}},
+	}
+	if err := w.c.Create(t.Context(), slice); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.c.Delete(cluster.cleanup, slice); err != nil {
+			t.Error(err)
+		}
+	})
+	w.want("lobby", anew, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), unreadable(m.address+" is reserved"))
 }
 
 // The Secret is read only where its namespace lets the operator, and is shown only where it says so itself.
