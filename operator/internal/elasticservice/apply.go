@@ -45,7 +45,7 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		return result, true, r.release(ctx, p.es, p.observed)
 	}
 	if o := p.observed; o.Service != nil {
-		err := endpoints.Sync(ctx, r.Client, &p.state.pendingSlices, o.Slices, endpoints.Slices(p.es, endpoints.Wanted{
+		err := endpoints.Sync(ctx, r.Client, &p.state.pendingSlices, r.echoesOf(p), o.Slices, endpoints.Slices(p.es, endpoints.Wanted{
 			Service: o.Service, Resolvers: o.Resolvers, Roles: p.plan.Roles, Stay: p.plan.Stay,
 			Sources: o.Sources, Pods: o.Pods, Slices: o.Slices, Leftovers: o.Leftovers.Slices,
 			Accepting: p.plan.Accepting,
@@ -69,6 +69,20 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 		return result, true, err
 	}
 	return result, false, nil
+}
+
+// echoesOf is where slices are noted of which the next pass needs no news; nil: it needs them. A service at rest
+// whose resolvers all take clients has no next step.
+func (r *Reconciler) echoesOf(p *pass) *endpoints.Echoes {
+	if len(p.observed.Resolvers) == 0 || r.turnsOf(p.es, &p.observed) == nil {
+		return nil
+	}
+	for i := range p.observed.Resolvers {
+		if p.plan.Roles[p.observed.Resolvers[i].UID] != endpoints.RoleReady {
+			return nil
+		}
+	}
+	return &r.echoes
 }
 
 // removeLeftovers deletes the slices that nobody writes any more. Servers with clients are in

@@ -20,6 +20,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/elasticservice/affected"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/metrics"
 	"dormouse.dev/dormouse/operator/internal/raising"
@@ -97,6 +98,8 @@ type Reconciler struct {
 	states   kit.States[state]
 	// backlog has the passes that nobody waits for, and firsts the first ones of a new leader.
 	backlog, firsts *kit.Backlog
+	// echoes are the slices that were written for services at rest.
+	echoes endpoints.Echoes
 	// passes let raises go first.
 	passes raising.Passes
 }

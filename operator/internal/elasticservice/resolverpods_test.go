@@ -30,6 +30,7 @@ import (
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/internal/tokenfile"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/resolvers"
 )
@@ -178,6 +179,46 @@ func TestFirstPassesThatNobodyWaitsForAreMadeTwoAtATime(t *testing.T) {
 	}
 	if len(had) != all+1 || r.Backlog() != 0 {
 		t.Errorf("%d of %d had a pass, and %d are left", len(had), all, r.Backlog())
+	}
+}
+
+// A change of resolver pods is one pass of a service at rest, as long as there is no next step for it.
+func TestASliceOfAServiceAtRestIsWrittenWithoutAnotherPass(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	r.Init()
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	if err := r.backlog.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	inTurn := &v1alpha1.ElasticService{ObjectMeta: metav1.ObjectMeta{Name: "lobby"}, Status: v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}}
+	r.backlog.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(inTurn)})
+	other := inTurn.DeepCopy()
+	other.Name = "other"
+	two := []endpoints.Resolver{{UID: "a"}, {UID: "b"}}
+	for name, c := range map[string]struct {
+		es        *v1alpha1.ElasticService
+		resolvers []endpoints.Resolver
+		roles     map[string]endpoints.Role
+		scale     planner.Scale
+		quiet     bool
+	}{
+		"all take clients":        {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, quiet: true},
+		"one is about to end":     {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleTerminating}},
+		"one doesn't listen yet":  {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady}},
+		"there is no resolver":    {es: inTurn},
+		"the target is scaled up": {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, scale: planner.Scale{Replicas: 1}},
+		"the pass isn't in turn":  {es: other, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}},
+	} {
+		p := &pass{es: c.es, observed: planner.Observed{Resolvers: c.resolvers, Scale: c.scale}, plan: planner.Plan{Roles: c.roles}}
+		if got := r.echoesOf(p) != nil; got != c.quiet {
+			t.Errorf("%s: the next pass needs no news: %t, want %t", name, got, c.quiet)
+		}
 	}
 }
 

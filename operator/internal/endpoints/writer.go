@@ -16,8 +16,8 @@ import (
 const sliceOwner = "dormouse-operator"
 
 // Sync brings slices to the wanted state, and deletes those that aren't wanted. written are those that
-// earlier calls changed.
-func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []discoveryv1.EndpointSlice, wanted []*discoveryv1.EndpointSlice) error {
+// earlier calls changed. Of changes that it makes the watch needn't tell where echoes isn't nil.
+func Sync(ctx context.Context, c client.Client, written *PendingSlices, echoes *Echoes, are []discoveryv1.EndpointSlice, wanted []*discoveryv1.EndpointSlice) error {
 	have := map[string]*discoveryv1.EndpointSlice{}
 	for i := range are {
 		have[are[i].Name] = &are[i]
@@ -37,7 +37,12 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, are []di
 			is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
 			maps.Copy(is.Labels, want.Labels)
 			err := c.Patch(ctx, is, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
-			if err == nil {
+			switch {
+			case err == nil && echoes != nil:
+				echoes.Expect(is)
+				delete(*written, is.Name) // nor is it kept: there may be no further pass for long
+				continue
+			case err == nil:
 				written.add(old, is)
 				continue
 			}

@@ -103,7 +103,7 @@ func (f *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	m, now := f.states.Of(key, ""), f.Now()
 	m.steppedDown.Follow(now, have, resolvers)
 	roles, requeueAfter := endpoints.StandIns(now, ports, resolvers, len(ports) > 0, true)
-	err = endpoints.Sync(ctx, f.Client, &m.pending, have, frontSlices(svc, resolvers, ports, roles))
+	err = endpoints.Sync(ctx, f.Client, &m.pending, nil, have, frontSlices(svc, resolvers, ports, roles))
 	return retries.Result(reconcile.Result{RequeueAfter: requeueAfter}, err)
 }
 

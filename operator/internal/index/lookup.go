@@ -51,7 +51,7 @@ func Named(ctx context.Context, cached client.Reader, namespace string) func(nam
 // ForService finds the ElasticService that has a Service: the oldest, where
 // there are several. It may not be changed. It returns nil when there is none.
 func ForService(ctx context.Context, c client.Reader, namespace, service string) (*v1alpha1.ElasticService, error) {
-	found, err := listed(ctx, c, namespace, sought{Service, service, service})
+	found, err := listed(ctx, c, namespace, "", sought{Service, service, service})
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func TargetOf(es *v1alpha1.ElasticService) string {
 // OfService finds the ElasticServices that have a Service. They are the cache's own and must not be
 // changed.
 func OfService(ctx context.Context, cached client.Reader, namespace, service string) ([]v1alpha1.ElasticService, error) {
-	found, err := listed(ctx, cached, namespace, sought{Service, service, service})
+	found, err := listed(ctx, cached, namespace, "", sought{Service, service, service})
 	return found[0], err
 }
 
@@ -76,15 +76,15 @@ func OfPrivateService(ctx context.Context, cached client.Reader, namespace, priv
 // be changed.
 func OfTarget(ctx context.Context, cached client.Reader, namespace, kindName string) ([]v1alpha1.ElasticService, error) {
 	_, name, _ := strings.Cut(kindName, "/")
-	found, err := listed(ctx, cached, namespace, sought{Target, kindName, name})
+	found, err := listed(ctx, cached, namespace, "", sought{Target, kindName, name})
 	return found[0], err
 }
 
-// Sharing finds the ElasticServices that have an ElasticService's Service, and those that have its target, itself
-// among them. They are the cache's own and must not be changed.
+// Sharing finds the other ElasticServices that have an ElasticService's Service, and those that have its target. It may
+// itself be among them. They are the cache's own and must not be changed.
 func Sharing(ctx context.Context, cached client.Reader, es *v1alpha1.ElasticService) (ofService, ofTarget []v1alpha1.ElasticService, err error) {
 	ref := es.Spec.ScaleTargetRef
-	found, err := listed(ctx, cached, es.Namespace, sought{Service, es.Spec.Service, es.Spec.Service}, sought{Target, ref.Kind + "/" + ref.Name, ref.Name})
+	found, err := listed(ctx, cached, es.Namespace, es.Name, sought{Service, es.Spec.Service, es.Spec.Service}, sought{Target, ref.Kind + "/" + ref.Name, ref.Name})
 	return found[0], found[1], err
 }
 
@@ -92,16 +92,21 @@ func Sharing(ctx context.Context, cached client.Reader, es *v1alpha1.ElasticServ
 type sought struct{ index, key, name string }
 
 // listed are, for each of what is sought, the ElasticServices with the key, and the one with the name, if it is
-// one of them.
-func listed(ctx context.Context, cached client.Reader, namespace string, all ...sought) (found [2][]v1alpha1.ElasticService, err error) {
+// one of them. The one that asks isn't read by its name.
+func listed(ctx context.Context, cached client.Reader, namespace, asks string, all ...sought) (found [2][]v1alpha1.ElasticService, err error) {
 	for i, s := range all {
 		var list v1alpha1.ElasticServiceList
 		if err := cached.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{s.index: s.key}, client.UnsafeDisableDeepCopy); err != nil {
 			return found, fmt.Errorf("list ElasticServices of %s in %s: %w", s.key, namespace, err)
 		}
 		found[i] = list.Items
-		namesake := v1alpha1.ElasticService{}
-		err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.name}, &namesake, client.UnsafeDisableDeepCopy)
+		if s.name == asks {
+			continue
+		}
+		// It is read to where it stays: most have nothing by the key, and this one.
+		found[i] = append(found[i], v1alpha1.ElasticService{})
+		namesake := &found[i][len(found[i])-1]
+		err := cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: s.name}, namesake, client.UnsafeDisableDeepCopy)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return found, fmt.Errorf("read ElasticService %s/%s: %w", namespace, s.name, err)
 		}
@@ -109,8 +114,8 @@ func listed(ctx context.Context, cached client.Reader, namespace string, all ...
 		if s.index == Target {
 			has = namesake.Spec.ScaleTargetRef.Kind + "/" + namesake.Spec.ScaleTargetRef.Name
 		}
-		if err == nil && has == s.key {
-			found[i] = append(found[i], namesake)
+		if err != nil || has != s.key {
+			found[i] = found[i][:len(found[i])-1]
 		}
 	}
 	return found, nil

@@ -26,8 +26,8 @@ type Pods struct {
 	Selector  labels.Selector
 }
 
-// Views are the pods that can be asked, and what they report of some ElasticServices, by their UIDs. Other
-// pods are forgotten.
+// Views are the pods that can be asked, which are the cache's own and must not be changed, and what they report of
+// some ElasticServices, by their UIDs. Other pods are forgotten.
 func (p Pods) Views(ctx context.Context, uids ...string) ([]corev1.Pod, []View, error) {
 	return p.each(ctx, func(address string) View { return p.Observer.View(ctx, address, uids...) })
 }
@@ -41,7 +41,8 @@ func (p Pods) ViewsInTurn(ctx context.Context, uid string, coming func() []strin
 
 func (p Pods) each(ctx context.Context, view func(address string) View) ([]corev1.Pod, []View, error) {
 	var pods corev1.PodList
-	if err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}); err != nil {
+	err := p.Client.List(ctx, &pods, client.InNamespace(p.Namespace), client.MatchingLabelsSelector{Selector: p.Selector}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return nil, nil, fmt.Errorf("list resolver pods: %w", err)
 	}
 	addresses := map[string]bool{}
