@@ -62,7 +62,9 @@ func Status(ctx context.Context, c client.Client, original, changed client.Objec
 }
 
 // statusField points at an object's status.
-func statusField(o client.Object) any { return reflect.ValueOf(o).Elem().FieldByName("Status").Addr().Interface() }
+func statusField(o client.Object) any {
+	return reflect.ValueOf(o).Elem().FieldByName("Status").Addr().Interface()
+}
 
 // statusOf is an object that has nothing but another's status.
 func statusOf(o client.Object) client.Object {

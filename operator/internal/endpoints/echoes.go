@@ -3,8 +3,8 @@ package endpoints
 import (
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Echoes are slices that a controller has written and of which it needn't hear from its own watch. The zero value
@@ -17,7 +17,7 @@ type Echoes struct {
 
 // Expect takes in a slice as the API server has answered the write. Where the watch was faster, it is heard of
 // as any other change.
-func (e *Echoes) Expect(written client.Object) {
+func (e *Echoes) Expect(written metav1.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.versions == nil {
@@ -28,7 +28,7 @@ func (e *Echoes) Expect(written client.Object) {
 
 // Heard reports whether a slice that the watch shows is as it was written, and nothing is to be done. Each
 // write is heard of once at most, and none is after a change by somebody else.
-func (e *Echoes) Heard(seen client.Object) bool {
+func (e *Echoes) Heard(seen metav1.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	version, ok := e.versions[seen.GetUID()]

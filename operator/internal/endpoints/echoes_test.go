@@ -5,9 +5,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func TestAWriteIsHeardOfOnceAndOthersWritesAreNot(t *testing.T) {
@@ -29,45 +26,5 @@ func TestAWriteIsHeardOfOnceAndOthersWritesAreNot(t *testing.T) {
 	e.Expect(slice("3"))
 	if e.Heard(slice("4")) || e.Heard(slice("3")) {
 		t.Error("a change after the write counts as the write, or leaves it remembered")
-	}
-}
-
-// Where its watch needn't tell, a write is expected there, and takes no memory beside.
-func TestAQuietWriteIsExpectedAndNotKept(t *testing.T) {
-	t.Parallel()
-	scheme := runtime.NewScheme()
-	if err := discoveryv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	is := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "uid", Labels: map[string]string{}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).Build()
-	sync := func(e *Echoes, written *PendingSlices, address string) *discoveryv1.EndpointSlice {
-		cached, changed := &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSlice{}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), cached); err != nil {
-			t.Fatal(err)
-		}
-		want := cached.DeepCopy()
-		want.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{address}}}
-		if err := Sync(t.Context(), c, written, e, []discoveryv1.EndpointSlice{*cached}, []*discoveryv1.EndpointSlice{want}); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), changed); err != nil {
-			t.Fatal(err)
-		}
-		return changed
-	}
-	var e Echoes
-	var written PendingSlices
-	if changed := sync(nil, &written, "10.0.0.1"); e.Heard(changed) || len(written) != 1 {
-		t.Errorf("a write that the next pass needs isn't kept, or not heard of: %v", written)
-	}
-	if changed := sync(&e, &written, "10.0.0.2"); !e.Heard(changed) || len(written) != 0 {
-		t.Errorf("a quiet write is heard of, or kept: %v", written)
-	}
-	if changed := sync(&e, &written, "10.0.0.2"); e.Heard(changed) {
-		t.Error("what was written already is written again")
 	}
 }

@@ -7,6 +7,7 @@ package garbage
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -33,6 +34,9 @@ const (
 	// busy is how many looks in a row must have found work, before that is more than a scrape of the metrics, and calm
 	// how many none, before there is rest.
 	busy, calm = 2, 5
+	// At rest there is sudden work where so many collections come within suddenly: a scrape of the metrics brings one
+	// or two. Looks find it seconds later, in which thousands of sidecars may have come to another replica.
+	collections, suddenly = 4, time.Second
 	// returnEvery is how far apart memory is given back at rest that nothing is in: Go keeps a tenth of the heap, and
 	// what a peak has left.
 	returnEvery = time.Minute
@@ -54,9 +58,12 @@ type Tuner struct {
 	worked, rested int
 	// returned is when memory was given back.
 	returned time.Time
-	// elected is closed once the replica leads, and first is until when it is a new leader.
+	// elected is closed once the replica leads, and first is until when it is a new leader, or has sudden work.
 	elected <-chan struct{}
 	first   time.Time
+	// collected tells of each collection, and last are when the last ones were, the oldest first.
+	collected <-chan struct{}
+	last      [collections]time.Time
 }
 
 // New makes a Tuner, which is told when the replica has been elected. Where GOGC is set, that holds, and New returns nil.
@@ -64,7 +71,10 @@ func New(elected <-chan struct{}) *Tuner {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	return &Tuner{heap: heap, set: func(percent int) { debug.SetGCPercent(percent) }, giveBack: debug.FreeOSMemory, percent: atWork, elected: elected}
+	return &Tuner{
+		heap: heap, set: func(percent int) { debug.SetGCPercent(percent) }, giveBack: debug.FreeOSMemory, percent: atWork,
+		elected: elected, collected: collected(),
+	}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -83,18 +93,29 @@ func (t *Tuner) Start(ctx context.Context) error {
 			return nil
 		case <-t.elected:
 			t.elected = nil
-			t.lead(time.Now())
+			t.begin(time.Now())
+		case <-t.collected:
+			t.collect(time.Now())
 		case <-ticker.C:
 			t.look(time.Now())
 		}
 	}
 }
 
-// lead begins the time of a new leader.
-func (t *Tuner) lead(now time.Time) {
+// begin begins the time of a new leader, or of sudden work.
+func (t *Tuner) begin(now time.Time) {
 	t.first = now.Add(firstTime)
 	_, lives := t.heap()
 	t.to(percentAtWork(lives, mostFirst))
+}
+
+// collect takes in a collection.
+func (t *Tuner) collect(now time.Time) {
+	copy(t.last[:], t.last[1:])
+	t.last[collections-1] = now
+	if t.percent == atRest && now.Sub(t.last[0]) <= suddenly {
+		t.begin(now)
+	}
 }
 
 // look sets what is right after what was made since the last look.
@@ -135,6 +156,25 @@ func percentAtWork(lives, most uint64) int {
 		return atWork
 	}
 	return max(atRest, int(float64(most)*100/float64(lives)))
+}
+
+// collected tells of each collection, as long as the program runs.
+func collected() <-chan struct{} {
+	tell := make(chan struct{}, 1)
+	watchNext(tell)
+	return tell
+}
+
+// watchNext makes an object that nothing holds: the next collection finds that, and another one is made. Two that
+// come at once may be told as one.
+func watchNext(tell chan<- struct{}) {
+	runtime.SetFinalizer(new([32]byte), func(*[32]byte) { // smaller ones share their memory with others
+		select {
+		case tell <- struct{}{}:
+		default:
+		}
+		watchNext(tell)
+	})
 }
 
 // heap reads what Go says of it.

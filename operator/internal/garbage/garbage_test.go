@@ -83,7 +83,7 @@ func TestThereIsMoreGarbageAtWork(t *testing.T) {
 func TestANewLeaderMayHaveMoreGarbageAtOnce(t *testing.T) {
 	p := newProgram(192 * mebibyte)
 	p.percent = atRest
-	p.lead(p.now)
+	p.begin(p.now)
 	if want := []int{50}; !slices.Equal(p.percents, want) {
 		t.Errorf("when it is elected it set %v, want %v", p.percents, want)
 	}
@@ -97,6 +97,43 @@ func TestANewLeaderMayHaveMoreGarbageAtOnce(t *testing.T) {
 	p.makes(rest, interval)
 	if want := []int{50, 40, atRest}; !slices.Equal(p.percents, want) {
 		t.Errorf("after that it set %v, want %v", p.percents, want)
+	}
+}
+
+// Sudden work is noticed by the collections that it brings: looks would let it go on for seconds.
+func TestSuddenWorkMayMakeMoreGarbageAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		percent int
+		apart   time.Duration
+		count   int
+		want    []int
+	}{
+		"two scrapes a second":              {atRest, suddenly / 3, 2, nil},
+		"a collection now and then":         {atRest, suddenly / 2, 20, nil},
+		"collections one after the other":   {atRest, suddenly / 4, collections, []int{50}},
+		"so many once there is work anyway": {32, suddenly / 4, 20, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram(192 * mebibyte)
+			p.percent = c.percent
+			for range c.count {
+				p.now = p.now.Add(c.apart)
+				p.collect(p.now)
+			}
+			if !slices.Equal(p.percents, c.want) {
+				t.Errorf("it set %v, want %v", p.percents, c.want)
+			}
+		})
+	}
+}
+
+func TestCollectionsAreTold(*testing.T) {
+	told := collected()
+	for range 3 {
+		for len(told) == 0 {
+			runtime.GC() // it may have been made in the last one, and is found by the next
+		}
+		<-told
 	}
 }
 
