@@ -206,9 +206,9 @@ func TestASliceOfAServiceAtRestIsWrittenWithoutAnotherPass(t *testing.T) {
 		resolvers []endpoints.Resolver
 		roles     map[string]endpoints.Role
 		scale     planner.Scale
-		quiet     bool
+		silent    bool
 	}{
-		"all take clients":        {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, quiet: true},
+		"all take clients":        {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, silent: true},
 		"one is about to end":     {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleTerminating}},
 		"one doesn't listen yet":  {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady}},
 		"there is no resolver":    {es: inTurn},
@@ -216,8 +216,8 @@ func TestASliceOfAServiceAtRestIsWrittenWithoutAnotherPass(t *testing.T) {
 		"the pass isn't in turn":  {es: other, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}},
 	} {
 		p := &pass{es: c.es, observed: planner.Observed{Resolvers: c.resolvers, Scale: c.scale}, plan: planner.Plan{Roles: c.roles}}
-		if got := r.echoesOf(p) != nil; got != c.quiet {
-			t.Errorf("%s: the next pass needs no news: %t, want %t", name, got, c.quiet)
+		if got := r.echoesOf(p) != nil; got != c.silent {
+			t.Errorf("%s: the next pass needs no news: %t, want %t", name, got, c.silent)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestPassesBuildOnWhatWasJustWritten(t *testing.T) {
 }
 
 // Where its watch needn't tell, a write is expected there, and takes no memory beside.
-func TestAQuietWriteIsExpectedAndNotKept(t *testing.T) {
+func TestAWriteThatIsExpectedIsNotKept(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	if err := discoveryv1.AddToScheme(scheme); err != nil {
@@ -74,7 +74,7 @@ func TestAQuietWriteIsExpectedAndNotKept(t *testing.T) {
 	}
 	// The cache doesn't have the first one yet.
 	if changed := sync(&e, &written, "10.0.0.2"); !e.Heard(changed) || len(written) != 0 {
-		t.Errorf("a quiet write is heard of, or kept: %v", written)
+		t.Errorf("a write of which the watch need not tell is heard of, or kept: %v", written)
 	}
 	cached = read()
 	if changed := sync(&e, &written, "10.0.0.2"); e.Heard(changed) {

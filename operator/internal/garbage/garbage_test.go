@@ -128,12 +128,12 @@ func TestSuddenWorkMayMakeMoreGarbageAtOnce(t *testing.T) {
 }
 
 func TestCollectionsAreTold(*testing.T) {
-	told := collected()
+	seen := collected()
 	for range 3 {
-		for len(told) == 0 {
+		for len(seen) == 0 {
 			runtime.GC() // it may have been made in the last one, and is found by the next
 		}
-		<-told
+		<-seen
 	}
 }
 
