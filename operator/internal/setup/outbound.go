@@ -51,8 +51,12 @@ func servicesOf(c client.Reader) func(ctx context.Context, namespace, name strin
 	}
 }
 
-// reservedAgain is how long after the API server's endpoints couldn't be read that is tried again.
-const reservedAgain = 5 * time.Minute
+// watchAgain is how long after a watch of the API server's endpoints has ended, or failed, it is begun again, and
+// readAgain where the operator may not read or not watch them.
+const (
+	watchAgain = 10 * time.Second
+	readAgain  = 5 * time.Minute
+)
 
 // apiService is the Service of the API server.
 var apiService = types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}
@@ -62,11 +66,10 @@ type reservedAddresses struct {
 	// always are those that the process itself knows: its own, and the one at which it reaches the
 	// API server.
 	always []netip.Addr
-	// services has the Service of the API server, and endpoints its EndpointSlices.
+	// services has the Service of the API server, and endpoints its EndpointSlices, which watch keeps there.
 	services  client.Reader
-	endpoints toolscache.SharedIndexInformer
-	// live reads from the API server.
-	live client.Reader
+	endpoints toolscache.Store
+	watch     *toolscache.Reflector
 }
 
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch
@@ -79,13 +82,10 @@ func newReservedAddresses(mgr ctrl.Manager) (*reservedAddresses, error) {
 	ofAPI := func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Set{discoveryv1.LabelServiceName: apiService.Name}.String()
 	}
-	r := &reservedAddresses{
-		services: mgr.GetClient(),
-		endpoints: toolscache.NewSharedIndexInformer(
-			toolscache.NewFilteredListWatchFromClient(discovery.RESTClient(), "endpointslices", apiService.Namespace, ofAPI),
-			&discoveryv1.EndpointSlice{}, 0, nil),
-		live: mgr.GetAPIReader(),
-	}
+	r := &reservedAddresses{services: mgr.GetClient(), endpoints: toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)}
+	r.watch = toolscache.NewReflector(
+		toolscache.NewFilteredListWatchFromClient(discovery.RESTClient(), "endpointslices", apiService.Namespace, ofAPI),
+		&discoveryv1.EndpointSlice{}, r.endpoints, 0)
 	if u, err := url.Parse(mgr.GetConfig().Host); err == nil {
 		r.always = addAddress(r.always, u.Hostname())
 	}
@@ -101,23 +101,23 @@ func newReservedAddresses(mgr ctrl.Manager) (*reservedAddresses, error) {
 	return r, nil
 }
 
-// Start watches the API server's endpoints until ctx ends. An operator that is limited to some namespaces may
-// not read them: it knows one of its addresses all the same.
+// Start watches the API server's endpoints until ctx ends. An operator that may not read them knows one of its
+// addresses all the same, and one that may list them alone lists them now and then.
 func (r *reservedAddresses) Start(ctx context.Context) error {
-	for said := false; ; said = true {
-		var first discoveryv1.EndpointSliceList
-		err := r.live.List(ctx, &first, client.InNamespace(apiService.Namespace), client.Limit(1))
-		if err == nil {
-			r.endpoints.RunWithContext(ctx)
-			return nil
-		}
-		if !said {
-			ctrl.Log.WithName("outbound").Info("the API server's endpoints can't be read; its other addresses are never asked for users", "cause", err.Error())
+	for said := false; ; {
+		err := r.watch.ListAndWatchWithContext(ctx)
+		again := watchAgain
+		if apierrors.IsForbidden(err) {
+			again = readAgain
+			if !said {
+				said = true
+				ctrl.Log.WithName("outbound").Info("the API server's endpoints can't be watched; its other addresses are never asked for users", "cause", err.Error())
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(reservedAgain):
+		case <-time.After(again):
 		}
 	}
 }
@@ -129,13 +129,13 @@ func (*reservedAddresses) NeedLeaderElection() bool { return true }
 func (r *reservedAddresses) list() []netip.Addr {
 	list := slices.Clone(r.always)
 	svc := &corev1.Service{}
-	// It is only read. An operator that is limited to some namespaces doesn't have it.
+	// It is only read. The cache of an operator that is limited to some namespaces doesn't have it.
 	if err := r.services.Get(context.Background(), apiService, svc, client.UnsafeDisableDeepCopy); err == nil {
 		for _, ip := range svc.Spec.ClusterIPs {
 			list = addAddress(list, ip)
 		}
 	}
-	for _, of := range r.endpoints.GetStore().List() {
+	for _, of := range r.endpoints.List() {
 		for _, e := range of.(*discoveryv1.EndpointSlice).Endpoints {
 			for _, address := range e.Addresses {
 				list = addAddress(list, address)
