@@ -36,7 +36,7 @@ const (
 	busy, calm = 2, 5
 	// At rest there is sudden work where so many collections come within suddenly: a scrape of the metrics brings one
 	// or two. Looks find it seconds later, in which thousands of sidecars may have come to another replica.
-	collections, suddenly = 4, time.Second
+	collections, suddenly = 6, time.Second
 	// returnEvery is how far apart memory is given back at rest that nothing is in: Go keeps a tenth of the heap, and
 	// what a peak has left.
 	returnEvery = time.Minute

@@ -108,10 +108,10 @@ func TestSuddenWorkMayMakeMoreGarbageAtOnce(t *testing.T) {
 		count   int
 		want    []int
 	}{
-		"two scrapes a second":              {atRest, suddenly / 3, 2, nil},
-		"a collection now and then":         {atRest, suddenly / 2, 20, nil},
-		"collections one after the other":   {atRest, suddenly / 4, collections, []int{50}},
-		"so many once there is work anyway": {32, suddenly / 4, 20, nil},
+		"two scrapes at a time":             {atRest, suddenly / 100, 4, nil},
+		"a collection now and then":         {atRest, suddenly / 4, 20, nil},
+		"collections one after the other":   {atRest, suddenly / 8, collections, []int{50}},
+		"so many once there is work anyway": {32, suddenly / 8, 20, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProgram(192 * mebibyte)
