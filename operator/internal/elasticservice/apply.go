@@ -72,13 +72,15 @@ func (r *Reconciler) apply(ctx context.Context, p *pass) (result reconcile.Resul
 }
 
 // echoesOf is where slices are noted of which the next pass needs no news; nil: it needs them. A service at rest
-// whose resolvers all take clients has no next step.
+// whose resolvers all take clients, or end and have no endpoint any more, has no next step.
 func (r *Reconciler) echoesOf(p *pass) *endpoints.Echoes {
 	if len(p.observed.Resolvers) == 0 || r.turnsOf(p.es, &p.observed) == nil {
 		return nil
 	}
 	for i := range p.observed.Resolvers {
-		if p.plan.Roles[p.observed.Resolvers[i].UID] != endpoints.RoleReady {
+		resolver := &p.observed.Resolvers[i]
+		role := p.plan.Roles[resolver.UID]
+		if role != endpoints.RoleReady && (role != endpoints.RoleNone || !resolver.Ends) {
 			return nil
 		}
 	}

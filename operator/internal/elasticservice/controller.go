@@ -2,6 +2,7 @@ package elasticservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -190,6 +191,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 
 	// Observe, and prepare what a plan builds on.
 	o, err := r.observe(ctx, es, m)
+	if errors.Is(err, errBehind) {
+		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -2,6 +2,7 @@ package elasticservice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -196,6 +197,9 @@ func (r *Reconciler) observeOthers(ctx context.Context, es *v1alpha1.ElasticServ
 	return err
 }
 
+// errBehind means that the cache doesn't have what an earlier pass has written and not kept.
+var errBehind = errors.New("the cache lags behind the slices that were written")
+
 func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticService, o *planner.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, client.InNamespace(es.Namespace), client.MatchingFields{index.SliceService: es.Spec.Service}); err != nil {
@@ -207,6 +211,9 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 			// A slice without a controller was left for the Service by an ElasticService that
 			// is gone.
 			if metav1.GetControllerOf(&s) == nil || metav1.IsControlledBy(&s, es) {
+				if r.echoes.Awaits(time.Now(), &s) {
+					return errBehind
+				}
 				o.Slices = append(o.Slices, s)
 			}
 		case wellknown.EndpointSliceController: // others that claim to be about a private Service are not trusted

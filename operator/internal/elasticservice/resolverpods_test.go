@@ -208,12 +208,13 @@ func TestASliceOfAServiceAtRestIsWrittenWithoutAnotherPass(t *testing.T) {
 		scale     planner.Scale
 		silent    bool
 	}{
-		"all take clients":        {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, silent: true},
-		"one is about to end":     {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleTerminating}},
-		"one doesn't listen yet":  {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady}},
-		"there is no resolver":    {es: inTurn},
-		"the target is scaled up": {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, scale: planner.Scale{Replicas: 1}},
-		"the pass isn't in turn":  {es: other, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}},
+		"all take clients":           {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, silent: true},
+		"one is about to end":        {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleTerminating}},
+		"one that ends is taken out": {es: inTurn, resolvers: []endpoints.Resolver{{UID: "a"}, {UID: "b", Ends: true}}, roles: map[string]endpoints.Role{"a": endpoints.RoleReady}, silent: true},
+		"one doesn't listen yet":     {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady}},
+		"there is no resolver":       {es: inTurn},
+		"the target is scaled up":    {es: inTurn, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}, scale: planner.Scale{Replicas: 1}},
+		"the pass isn't in turn":     {es: other, resolvers: two, roles: map[string]endpoints.Role{"a": endpoints.RoleReady, "b": endpoints.RoleReady}},
 	} {
 		p := &pass{es: c.es, observed: planner.Observed{Resolvers: c.resolvers, Scale: c.scale}, plan: planner.Plan{Roles: c.roles}}
 		if got := r.echoesOf(p) != nil; got != c.silent {

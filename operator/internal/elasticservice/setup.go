@@ -81,7 +81,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(find.ByPlayerList)).
 		Watches(&discoveryv1.EndpointSlice{}, kit.Debounce{Wait: debounce, Find: find.ByService, Urgent: affected.NoneLeft}.Handler(), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool { return !r.echoes.Heard(e.ObjectNew) },
-			DeleteFunc: func(e event.DeleteEvent) bool { r.echoes.Heard(e.Object); return true },
+			DeleteFunc: func(e event.DeleteEvent) bool { r.echoes.Forget(e.Object); return true },
 		})).
 		Watches(&corev1.Pod{}, changes.handler(r.onlyOne), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).
 		Watches(&v1alpha1.Server{}, kit.Debounce{Wait: debounce, Find: find.ByServer}.Handler(), builder.WithPredicates(affected.ServerChanged())).

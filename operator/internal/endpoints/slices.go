@@ -3,7 +3,7 @@
 // servers from what was observed, decides each resolver's role, builds the slices, and writes
 // those that differ.
 //
-// All but writer.go are functions of what was observed. The package knows neither phases nor
+// All but writer.go and echoes.go are functions of what was observed. The package knows neither phases nor
 // when a service sleeps: the caller decides whether resolvers stand in. It must not touch
 // slices that aren't labelled as managed by Dormouse, nor the user's Service.
 package endpoints

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,7 +40,7 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, echoes *
 			err := c.Patch(ctx, is, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
 			switch {
 			case err == nil && echoes != nil:
-				echoes.Expect(is)
+				echoes.Expect(time.Now(), old, is)
 				delete(*written, is.Name) // nor is it kept: there may be no further pass for long
 				continue
 			case err == nil:
