@@ -29,6 +29,8 @@ type figures struct {
 	Scrapes map[string]scrape `json:"scrapes,omitempty"`
 	// NewResolver is from when a new resolver Pod was ready until each service's slice has it.
 	NewResolver float64 `json:"new_resolver_listed_seconds,omitempty"`
+	// NewResolverWakes are the wake calls meanwhile.
+	NewResolverWakes answers `json:"new_resolver_wakes"`
 	// NewLeaders are the changes of the leader, one after the other.
 	NewLeaders []handover `json:"new_leaders,omitempty"`
 	Storm      *storm     `json:"wake_storm,omitempty"`
@@ -101,7 +103,7 @@ func (f *figures) print(w io.Writer, order []string) {
 		fmt.Fprintf(w, "  a scrape of the %-9s %d bytes, %.1f ms\n", name, f.Scrapes[name].Bytes, f.Scrapes[name].Median)
 	}
 	if f.NewResolver > 0 {
-		fmt.Fprintf(w, "  new resolver ready -> in all slices  %.1f s\n", f.NewResolver)
+		fmt.Fprintf(w, "  new resolver ready -> in all slices  %.1f s; %s\n", f.NewResolver, f.NewResolverWakes)
 	}
 	for _, l := range f.NewLeaders {
 		fmt.Fprintf(w, "  %s\n", l)

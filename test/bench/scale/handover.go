@@ -20,22 +20,22 @@ type handover struct {
 	// has no more to do.
 	Elected float64 `json:"elected_seconds"`
 	Done    float64 `json:"done_seconds"`
-	// Answer is how long wake calls take at the new leader meanwhile, and Failed how many fail.
-	Calls  int       `json:"wake_calls"`
-	Failed int       `json:"wake_calls_failed"`
-	Answer quantiles `json:"wake_call_answer_ms"`
-	// Slowest are the calls that took longest, the longest first.
-	Slowest []slowCall `json:"slowest_wake_calls"`
+	// These are at the new leader meanwhile.
+	answers
 }
 
 func (f handover) String() string {
-	return fmt.Sprintf("new leader   elected after %.1f s, done after %.1f s; %d wake calls, %d failed: %s", f.Elected, f.Done, f.Calls, f.Failed, f.Answer)
+	return fmt.Sprintf("new leader   elected after %.1f s, done after %.1f s; %s", f.Elected, f.Done, f.answers)
+}
+
+func (a answers) String() string {
+	return fmt.Sprintf("%d wake calls, %d failed: %s", a.Calls, a.Failed, a.Answer)
 }
 
 // slowest is how many slow calls are kept.
 const slowest = 5
 
-// slowCall is when a call was made, from when the leader is told to end, and how long it took.
+// slowCall is when a call was made, from when the first ones are, and how long it took.
 type slowCall struct {
 	At   float64 `json:"at_seconds"`
 	Took float64 `json:"ms"`
@@ -56,43 +56,61 @@ func slowestOf(calls []call, from time.Time) (out []slowCall) {
 	return out
 }
 
-// handOver ends the leader while services are woken, if there are any.
-func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover, err error) {
-	calling, stop := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer stop()
-	var calls []call
-	if s != nil {
-		w, err := newWaker(c)
-		if err != nil {
-			return f, err
-		}
-		group.Go(func() {
-			for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % s.count {
-				one := call{began: time.Now()}
-				if err := w.call(ctx, c.StandbyAddress(), keyOf(i)); err != nil {
-					f.Failed++
-				}
-				one.took = time.Since(one.began)
-				calls = append(calls, one)
-			}
-		})
+// answers are how long wake calls took, and how many failed.
+type answers struct {
+	// Answer is how long they take, and Failed how many fail.
+	Calls  int       `json:"wake_calls"`
+	Failed int       `json:"wake_calls_failed"`
+	Answer quantiles `json:"wake_call_answer_ms"`
+	// Slowest are the calls that took longest, the longest first.
+	Slowest []slowCall `json:"slowest_wake_calls"`
+}
+
+// meanwhile makes wake calls at an address while something is done, if there are services.
+func meanwhile(ctx context.Context, c *cluster.Cluster, s *services, address string, do func(ctx context.Context) error) (f answers, err error) {
+	if s == nil {
+		return f, do(ctx)
 	}
-	began := time.Now()
-	if err := c.StopLeader(); err != nil {
-		return f, err
-	}
-	elected, done, err := c.AwaitLeader(ctx, c.StandbyAddress(), began)
-	f.Elected, f.Done = rounded(elected.Seconds()), rounded(done.Seconds())
+	w, err := newWaker(c)
 	if err != nil {
 		return f, err
 	}
+	calling, stop := context.WithCancel(ctx)
+	defer stop()
+	var calls []call
+	var group sync.WaitGroup
+	began := time.Now()
+	group.Go(func() {
+		for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % s.count {
+			one := call{began: time.Now()}
+			if err := w.call(ctx, address, keyOf(i)); err != nil {
+				f.Failed++
+			}
+			one.took = time.Since(one.began)
+			calls = append(calls, one)
+		}
+	})
+	err = do(ctx)
 	stop()
 	group.Wait()
-	answers := make([]time.Duration, 0, len(calls))
+	took := make([]time.Duration, 0, len(calls))
 	for _, c := range calls {
-		answers = append(answers, c.took)
+		took = append(took, c.took)
 	}
-	f.Calls, f.Answer, f.Slowest = len(calls), quantilesOf(answers), slowestOf(calls, began)
-	return f, nil
+	f.Calls, f.Answer, f.Slowest = len(calls), quantilesOf(took), slowestOf(calls, began)
+	return f, err
+}
+
+// handOver ends the leader while services are woken, if there are any.
+func handOver(ctx context.Context, c *cluster.Cluster, s *services) (f handover, err error) {
+	f.answers, err = meanwhile(ctx, c, s, c.StandbyAddress(), func(ctx context.Context) error {
+		began := time.Now()
+		if err := c.StopLeader(); err != nil {
+			return err
+		}
+		elected, done, err := c.AwaitLeader(ctx, c.StandbyAddress(), began)
+		f.Elected, f.Done = rounded(elected.Seconds()), rounded(done.Seconds())
+		return err
+	})
+	return f, err
 }

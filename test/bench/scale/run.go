@@ -142,7 +142,7 @@ func (r *run) do(ctx context.Context, name string) error {
 	case phaseHold:
 		return r.doHold(ctx)
 	case phaseResolver:
-		return r.measure(ctx, name, r.addResolver)
+		return r.doResolver(ctx)
 	case phaseLeader:
 		return r.doLeader(ctx)
 	case phaseStorm:
@@ -201,6 +201,17 @@ func (r *run) doHold(ctx context.Context) error {
 		r.figures.Scrapes[name] = s
 	}
 	return nil
+}
+
+// doResolver wakes services while there is another replica of the resolver, and lets them fall asleep again.
+func (r *run) doResolver(ctx context.Context) error {
+	if err := r.measure(ctx, phaseResolver, func(ctx context.Context) (err error) {
+		r.figures.NewResolverWakes, err = meanwhile(ctx, r.cluster, r.services, r.cluster.Address, r.addResolver)
+		return err
+	}); err != nil {
+		return err
+	}
+	return r.services.sleepAgain(ctx)
 }
 
 // addResolver starts another replica, and waits until all services' slices have it.
