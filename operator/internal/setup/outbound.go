@@ -106,13 +106,13 @@ func newReservedAddresses(mgr ctrl.Manager) (*reservedAddresses, error) {
 func (r *reservedAddresses) Start(ctx context.Context) error {
 	for said := false; ; {
 		err := r.watch.ListAndWatchWithContext(ctx)
+		if err != nil && ctx.Err() == nil && !said {
+			said = true
+			ctrl.Log.WithName("outbound").Info("The API server's endpoints can't be watched: its addresses that only they have may be asked for users", "cause", err.Error())
+		}
 		again := watchAgain
 		if apierrors.IsForbidden(err) {
 			again = readAgain
-			if !said {
-				said = true
-				ctrl.Log.WithName("outbound").Info("the API server's endpoints can't be watched; its other addresses are never asked for users", "cause", err.Error())
-			}
 		}
 		select {
 		case <-ctx.Done():
