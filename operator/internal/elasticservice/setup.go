@@ -80,7 +80,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, changed <-chan event.TypedGenericEv
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(find.ByNodePort)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(find.ByPlayerList)).
 		Watches(&discoveryv1.EndpointSlice{}, kit.Debounce{Wait: debounce, Find: find.ByService, Urgent: affected.NoneLeft}.Handler(), builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(e event.UpdateEvent) bool { return !r.echoes.Heard(e.ObjectNew) },
+			UpdateFunc: func(e event.UpdateEvent) bool {
+				if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+					r.echoes.Forget(e.ObjectOld)
+				}
+				return !r.echoes.Heard(time.Now(), e.ObjectNew)
+			},
 			DeleteFunc: func(e event.DeleteEvent) bool { r.echoes.Forget(e.Object); return true },
 		})).
 		Watches(&corev1.Pod{}, changes.handler(r.onlyOne), builder.WithPredicates(predicate.NewPredicateFuncs(r.Resolvers.Is), resolvers.Changed())).

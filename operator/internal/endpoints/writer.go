@@ -40,7 +40,7 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, echoes *
 			err := c.Patch(ctx, is, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
 			switch {
 			case err == nil && echoes != nil:
-				echoes.Expect(time.Now(), old, is)
+				echoes.Expect(time.Now(), is)
 				delete(*written, is.Name) // nor is it kept: there may be no further pass for long
 				continue
 			case err == nil:

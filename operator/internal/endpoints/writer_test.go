@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"testing"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,15 +70,15 @@ func TestAWriteThatIsExpectedIsNotKept(t *testing.T) {
 	}
 	var e Echoes
 	var written PendingSlices
-	if changed := sync(nil, &written, "10.0.0.1"); e.Heard(changed) || len(written) != 1 {
+	if changed := sync(nil, &written, "10.0.0.1"); e.Heard(time.Now(), changed) || len(written) != 1 {
 		t.Errorf("a write that the next pass needs isn't kept, or not heard of: %v", written)
 	}
 	// The cache doesn't have the first one yet.
-	if changed := sync(&e, &written, "10.0.0.2"); !e.Heard(changed) || len(written) != 0 {
+	if changed := sync(&e, &written, "10.0.0.2"); !e.Heard(time.Now(), changed) || len(written) != 0 {
 		t.Errorf("a write of which the watch need not tell is heard of, or kept: %v", written)
 	}
 	cached = read()
-	if changed := sync(&e, &written, "10.0.0.2"); e.Heard(changed) {
+	if changed := sync(&e, &written, "10.0.0.2"); e.Heard(time.Now(), changed) {
 		t.Error("what was written already is written again")
 	}
 }
