@@ -168,7 +168,7 @@ func TestInNamedNamespacesEachProgramMayDoThisAndNothingElse(t *testing.T) {
 		}
 		var addresses []string // the API server's
 		if program == "dormouse-operator" {
-			addresses = []string{"list endpointslices.discovery.k8s.io"}
+			addresses = []string{"list endpointslices.discovery.k8s.io", "watch endpointslices.discovery.k8s.io"}
 		}
 		removed := slices.IndexFunc(want.anywhere, func(right string) bool { return !slices.Contains(slices.Concat(everywhere, addresses), right) })
 		fixture.Eventually(t, time.Minute, "the API server knows that the ClusterRoleBinding is gone", func(ctx context.Context) error {
