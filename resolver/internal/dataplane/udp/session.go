@@ -348,6 +348,8 @@ func (s *session) connect(address netip.AddrPort) error {
 		return fmt.Errorf("%s: %w", address, errLost)
 	}
 	s.disconnect()
+	// What Try sent to the backend before, this one is to get.
+	s.queue, s.sent = append(s.sent, s.queue...), nil
 	upstream, from, err := conn.DialUDP(address)
 	if err != nil {
 		return err

@@ -209,6 +209,49 @@ func TestNoSessionGoesToAServerThatWasLostBeforeItWasGranted(t *testing.T) {
 	hears(t, server, "one")
 }
 
+// A client's first datagram finds out whether the server's port is bound. The server may be lost before the client
+// gets it, and the client may never say anything again.
+func TestWhatATrySentIsForTheServerThatTheClientGets(t *testing.T) {
+	w := newWorld(t)
+	old, next := listen(t), listen(t)
+	w.say("one")
+	s := w.session(sessionHeld)
+	w.eventually("the client is held, and goes on without its place", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.ticket != nil && s.ticket.Leave()
+	})
+	w.serve(addressOf(old), addressOf(next))
+	if got := s.Try(t.Context(), addressOf(old)); got != hold.Taken {
+		t.Fatalf("the try is %v, want Taken", got)
+	}
+	hears(t, old, "one")
+	if err := s.connect(addressOf(next)); err != nil {
+		t.Fatal(err)
+	}
+	s.flush()
+	hears(t, next, "one")
+	s.over("")
+	if used := s.kept.Used(); used != 0 {
+		t.Errorf("%d bytes are charged for a session that is over", used)
+	}
+}
+
+func TestAServerThatIsLostWhileItIsTriedKeepsNobodyFromTheNext(t *testing.T) {
+	w := newWorld(t)
+	old, next := listen(t), listen(t)
+	w.say("one")
+	w.session(sessionHeld)
+	w.serve(addressOf(old))
+	hears(t, old, "one")
+	w.port.EndLost(map[netip.AddrPort]bool{addressOf(old): true})
+	w.serve(addressOf(next))
+	hears(t, next, "one")
+	w.client = listen(t)
+	w.say("two")
+	hears(t, next, "two")
+}
+
 // A hundred thousand sessions may be there at once. A new field has to be worth its bytes.
 func TestASessionIsSmall(t *testing.T) {
 	t.Parallel()
