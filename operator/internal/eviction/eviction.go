@@ -74,12 +74,17 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 	if pod.Labels[wellknown.DeletionAllowedLabel] != "true" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
 		return allowed // by this webhook: the budget decides
 	}
-	if name := h.allocatedTo(ctx, server, pod.UID); name != "" {
-		h.Metrics.Reviewed(metrics.EvictionDenied)
-		return denied(server.Name, "Allocation "+name+" has it")
+	allocation := h.allocatedTo(ctx, server, pod.UID)
+	var looked reportapi.Looked
+	if allocation == "" {
+		looked = h.Looker.LookPatiently(ctx, server, pod.UID)
+		// That takes seconds where the sidecar is on its way to another replica: somebody may have got it.
+		allocation = h.allocatedTo(ctx, server, pod.UID)
 	}
-	looked := h.Looker.LookPatiently(ctx, server, pod.UID)
 	switch {
+	case allocation != "":
+		h.Metrics.Reviewed(metrics.EvictionDenied)
+		return denied(server.Name, "Allocation "+allocation+" has it")
 	case !looked.Replied:
 		h.Metrics.Reviewed(metrics.EvictionUnanswered)
 		allowed.Warnings = []string{fmt.Sprintf("the sidecar of Server %s didn't say in time whether anybody plays", server.Name)}

@@ -3,7 +3,6 @@ package eviction
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -56,7 +56,8 @@ func handler(t *testing.T, looker Looker, change func(*corev1.Pod)) *Handler {
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	change(pod)
-	return &Handler{Cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(server, pod).Build(), Looker: looker}
+	return &Handler{Cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(server, pod).
+		WithIndex(&v1alpha1.Allocation{}, index.AllocationServer, index.AllocationServerKeys).Build(), Looker: looker}
 }
 
 func TestAnEvictionGoesByWhatTheSidecarSaysNow(t *testing.T) {
@@ -107,28 +108,52 @@ func TestAnEvictionGoesByWhatTheSidecarSaysNow(t *testing.T) {
 	}
 }
 
+// matchmaker gives the Server to somebody while its sidecar is asked.
+type matchmaker struct {
+	sidecar
+
+	give func() error
+}
+
+func (m *matchmaker) LookPatiently(ctx context.Context, server *v1alpha1.Server, podUID types.UID) reportapi.Looked {
+	if err := m.give(); err != nil {
+		panic(err)
+	}
+	return m.sidecar.LookPatiently(ctx, server, podUID)
+}
+
 func TestAServerThatAnAllocationHasIsNotEvicted(t *testing.T) {
 	t.Parallel()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	server, pod := &v1alpha1.Server{}, &corev1.Pod{}
-	s := &sidecar{reply: reportapi.Looked{Replied: true, DeletionAllowed: true}}
-	h := handler(t, s, func(*corev1.Pod) {})
-	key := types.NamespacedName{Namespace: "games", Name: "lobby"}
-	if err := errors.Join(h.Cached.Get(t.Context(), key, server), h.Cached.Get(t.Context(), key, pod)); err != nil {
-		t.Fatal(err)
-	}
-	allocation := &v1alpha1.Allocation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "match"},
-		Status:     v1alpha1.AllocationStatus{State: v1alpha1.AllocationAllocated, ServerUID: "server"},
-	}
-	h.Cached = fake.NewClientBuilder().WithScheme(scheme).WithObjects(server, pod, allocation).
-		WithIndex(&v1alpha1.Allocation{}, index.AllocationServer, index.AllocationServerKeys).Build()
-	response := h.review(t.Context(), &admissionv1.AdmissionRequest{Namespace: "games", Name: "lobby"})
-	if response.Allowed || s.asked > 0 || !strings.Contains(response.Result.Message, "Allocation match has it") {
-		t.Errorf("the answer is %+v", response)
+	free := reportapi.Looked{Replied: true, DeletionAllowed: true}
+	for name, c := range map[string]struct {
+		// since says whether the Allocation has it since the sidecar was asked.
+		since bool
+		reply reportapi.Looked
+		asked int
+	}{
+		"before the sidecar is asked":              {reply: free},
+		"while the sidecar is asked":               {since: true, reply: free, asked: 1},
+		"while a sidecar that doesn't say, either": {since: true, asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &matchmaker{sidecar: sidecar{reply: c.reply}, give: func() error { return nil }}
+			h := handler(t, m, func(*corev1.Pod) {})
+			allocation := &v1alpha1.Allocation{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "match"},
+				Status:     v1alpha1.AllocationStatus{State: v1alpha1.AllocationAllocated, ServerUID: "server"},
+			}
+			give := func() error { return h.Cached.(client.Client).Create(t.Context(), allocation) }
+			if c.since {
+				m.give = give
+			} else if err := give(); err != nil {
+				t.Fatal(err)
+			}
+			response := h.review(t.Context(), &admissionv1.AdmissionRequest{Namespace: "games", Name: "lobby"})
+			if response.Allowed || m.asked != c.asked || !strings.Contains(response.Result.Message, "Allocation match has it") {
+				t.Errorf("the answer is %+v, and the sidecar was asked %d times, want %d", response, m.asked, c.asked)
+			}
+		})
 	}
 }
 
