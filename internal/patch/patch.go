@@ -38,7 +38,8 @@ func Apply(ctx context.Context, c client.Client, owner string, desired client.Ob
 
 // Status writes the status of changed if it differs from that of original, and reports whether
 // it did. The write fails with a conflict if somebody else changed the object since original
-// was read. Both are structs of one kind with a field Status.
+// was read. Both are structs of one kind with a field Status. After a write changed is as the API server has it:
+// fields that an older definition of the kind doesn't know are gone.
 func Status(ctx context.Context, c client.Client, original, changed client.Object, opts ...client.SubResourcePatchOption) (bool, error) {
 	// The patch is found by writing both as JSON, so they have only what it may change. It has the version: the
 	// write fails if somebody else wrote since.
@@ -55,7 +56,13 @@ func Status(ctx context.Context, c client.Client, original, changed client.Objec
 	if err != nil {
 		return false, fmt.Errorf("compare the status of %s: %w", client.ObjectKeyFromObject(changed), err)
 	}
+	// The answer is read into changed, where what an older definition drops would stay.
+	status := reflect.ValueOf(changed).Elem().FieldByName("Status")
+	wanted := reflect.New(status.Type()).Elem()
+	wanted.Set(status)
+	status.SetZero()
 	if err := c.Status().Patch(ctx, changed, client.RawPatch(types.MergePatchType, data), opts...); err != nil {
+		status.Set(wanted)
 		return false, fmt.Errorf("write the status of %s: %w", client.ObjectKeyFromObject(changed), err)
 	}
 	return true, nil

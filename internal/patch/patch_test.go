@@ -2,6 +2,7 @@ package patch
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,12 +55,38 @@ func TestAStatusIsWrittenWithItsChangesAlone(t *testing.T) {
 	}
 	late := stale.DeepCopy()
 	late.Status.NodeName = "c"
-	if _, err := Status(t.Context(), c, stale, late); !apierrors.IsConflict(err) {
-		t.Errorf("a status on top of another write: %v, want a conflict", err)
+	if _, err := Status(t.Context(), c, stale, late); !apierrors.IsConflict(err) || late.Status.NodeName != "c" {
+		t.Errorf("a status on top of another write: %v, want a conflict, and is %+v", err, late.Status)
 	}
 	fresh := server.DeepCopy()
 	fresh.ResourceVersion = ""
 	if _, err := Status(t.Context(), c, fresh, late); err == nil {
 		t.Error("a status was written whatever is there")
+	}
+}
+
+// olderDefinition answers as an API server does whose definition of the kind doesn't have the field podName.
+type olderDefinition struct{ client.SubResourceWriter }
+
+func (olderDefinition) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return json.Unmarshal([]byte(`{"metadata":{"resourceVersion":"2"},"status":{"nodeName":"b"}}`), o)
+}
+
+type olderCluster struct{ client.Client }
+
+func (olderCluster) Status() client.SubResourceWriter { return olderDefinition{} }
+
+// Who goes by what it wrote, and not by what is kept, would do something else after its next start.
+func TestWhatAnOlderDefinitionDropsIsGone(t *testing.T) {
+	t.Parallel()
+	original := &v1alpha1.Server{}
+	original.Namespace, original.Name, original.ResourceVersion = "games", "arena", "1"
+	changed := original.DeepCopy()
+	changed.Status.NodeName, changed.Status.PodName = "b", "arena"
+	if wrote, err := Status(t.Context(), olderCluster{}, original, changed); !wrote || err != nil {
+		t.Fatalf("wrote %t, %v", wrote, err)
+	}
+	if changed.Status.NodeName != "b" || changed.Status.PodName != "" || changed.Name != "arena" {
+		t.Errorf("the object after the write: %+v", changed)
 	}
 }

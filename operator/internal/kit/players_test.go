@@ -2,6 +2,7 @@ package kit
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -48,9 +49,13 @@ type statusWriter struct {
 	writes *writes
 }
 
-func (w statusWriter) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+func (w statusWriter) Patch(_ context.Context, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
 	w.writes.count++
-	return nil
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, o)
 }
 
 // A start that goes on is written when its time is over, and one that has more to tell at once.
