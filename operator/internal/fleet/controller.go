@@ -34,7 +34,7 @@ type Reconciler struct {
 	Client client.Client
 	// Servers are those in that cache.
 	Servers Servers
-	// Live reads from the API server; nil: disks that earlier Servers left aren't looked for.
+	// Live reads from the API server; nil: no disks of its places are looked for.
 	Live client.Reader
 	// Events takes the events for users.
 	Events events.EventRecorder
@@ -105,6 +105,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
+	if err := r.keepDisks(ctx, f, m); err != nil {
+		return reconcile.Result{}, err
+	}
 	var at *standing // nil: its Servers have no places
 	if len(f.Spec.Template.Spec.Storage) > 0 {
 		if at, err = r.observePlaces(ctx, f, servers); err != nil {

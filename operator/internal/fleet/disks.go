@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,6 +16,15 @@ import (
 	"dormouse.dev/dormouse/operator/internal/places"
 	"dormouse.dev/dormouse/operator/internal/text"
 )
+
+// keepDisks lets disks outlive a Fleet that says so since a moment ago. Those of a GameType's Fleets belong to that.
+func (r *Reconciler) keepDisks(ctx context.Context, f *v1alpha1.Fleet, m *state) error {
+	if r.Live == nil || metav1.GetControllerOf(f) != nil {
+		return nil
+	}
+	of := client.MatchingLabels{wellknown.FleetLabel: f.Name}
+	return m.disks.Keep(ctx, r.Live, r.Client, f, of, f.Spec.Template.Spec.Storage, f.Status.ObservedGeneration == f.Generation) //nolint:wrapcheck // it says whose
+}
 
 // Before there were places each Server of a Fleet had a chance name, and its disks were never
 // found again.

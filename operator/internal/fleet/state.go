@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/fleet/startwindow"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
@@ -29,6 +30,8 @@ type state struct {
 	pacing        kit.Pacing
 	// disksReported is set once the disks that earlier Servers left were looked for.
 	disksReported bool
+	// disks are those that outlive the Fleet.
+	disks disks.Retention
 	// status writes the Fleet's status.
 	status kit.PlayersStatus
 	// statusPutOff is set where the last pass left the status to the next: the Servers'

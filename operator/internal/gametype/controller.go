@@ -38,6 +38,7 @@ const refusedRetry = 15 * time.Second
 // +kubebuilder:rbac:groups=dormouse.dev,resources=servers,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=services,verbs=list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconciler keeps what each GameType asks for.
@@ -46,6 +47,8 @@ type Reconciler struct {
 	// fleet and index, and writes to the API server. Its Services must have their annotations where they
 	// have wellknown.GameTypeLabel.
 	Client client.Client
+	// Live reads from the API server; nil: no disks of its places are looked for.
+	Live client.Reader
 	// Events takes the events for users.
 	Events events.EventRecorder
 	// Reporter takes errors and panics; nil: they aren't reported.
@@ -100,6 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		// The cache is about to show a later GameType: a Fleet is as that one wants it.
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
+	if err := r.keepDisks(ctx, gt, m); err != nil {
+		return reconcile.Result{}, err
+	}
 
 	// Plan.
 	p := makePlan(now, &seen.acting.Spec, seen.fleets, seen.at, m.number)
@@ -147,6 +153,9 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 		return reconcile.Result{}, nil
 	}
 	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(gt), gt.UID), gt.DeepCopy()
+	if err := r.keepDisks(ctx, gt, m); err != nil {
+		return reconcile.Result{}, err
+	}
 	seen, err := r.fleets(ctx, now, gt, m)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -172,6 +181,15 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 		return reconcile.Result{}, errors.Join(o.failure(gt), err)
 	}
 	return reconcile.Result{RequeueAfter: p.requeueAfter.Duration()}, o.failure(gt)
+}
+
+// keepDisks lets disks outlive a GameType that says so since a moment ago.
+func (r *Reconciler) keepDisks(ctx context.Context, gt *v1alpha1.GameType, m *state) error {
+	if r.Live == nil {
+		return nil
+	}
+	of := client.MatchingLabels{wellknown.GameTypeLabel: gt.Name}
+	return m.disks.Keep(ctx, r.Live, r.Client, gt, of, gt.Spec.Template.Spec.Storage, gt.Status.ObservedGeneration == gt.Generation) //nolint:wrapcheck // it says whose
 }
 
 // setFinalizer adds or removes the finalizer.

@@ -1,6 +1,7 @@
 package gametype
 
 import (
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
 )
@@ -19,4 +20,6 @@ type state struct {
 	// ports is that of the private Service behind changed ports.
 	ports  pending.Lag
 	writes pending.Writes[written]
+	// disks are those that outlive the GameType.
+	disks disks.Retention
 }

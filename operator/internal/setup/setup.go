@@ -502,6 +502,6 @@ func setupGameTypes(ctx context.Context, mgr ctrl.Manager, reporter *errortracki
 	if err := gametype.SetupIndexes(ctx, index.Small{Cache: mgr.GetCache()}); err != nil {
 		return err
 	}
-	r := &gametype.Reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("dormouse-operator"), Reporter: reporter}
+	r := &gametype.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("dormouse-operator"), Reporter: reporter}
 	return r.Setup(mgr)
 }

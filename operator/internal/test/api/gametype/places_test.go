@@ -5,13 +5,16 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/test/api/fixture"
 )
 
@@ -116,4 +119,35 @@ func TestABrokenRevisionGivesItsPlaceBack(t *testing.T) {
 	})
 	w.plays(0)
 	w.wantCondition(conditions.Progressing, metav1.ConditionFalse, reasons.DeadlineExceeded, "gave its places back to revision 1")
+}
+
+// A place that sleeps, or has no Server any more, has nobody but its GameType who lets its disks outlive that.
+func TestDisksOfPlacesWithoutServersOutliveAGameTypeThatSaysSo(t *testing.T) {
+	w := newWorld(t, false)
+	w.reconciler.Live = w.Admin
+	gt := w.create(func(gt *v1alpha1.GameType) {
+		stored(gt)
+		gt.Spec.Template.Spec.Storage[0].OnDelete = v1alpha1.StorageDelete
+	})
+	set := disks.OfPlace(gt, 7)
+	if err := disks.Keep(t.Context(), w.Admin, w.Admin, set); err != nil {
+		t.Fatal(err)
+	}
+	owners := func() []metav1.OwnerReference {
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: w.Namespace, Name: disks.ClaimName(set.Name, "world")}
+		if err := w.Admin.Get(t.Context(), key, claim); err != nil {
+			t.Fatal(err)
+		}
+		return claim.OwnerReferences
+	}
+	w.settled()
+	if is := owners(); len(is) != 1 || is[0].UID != gt.UID {
+		t.Fatalf("the disk has the owners %v, want its GameType", is)
+	}
+	w.change(func(gt *v1alpha1.GameType) { gt.Spec.Template.Spec.Storage[0].OnDelete = v1alpha1.StorageRetain })
+	w.settled()
+	if is := owners(); len(is) != 0 {
+		t.Errorf("the disk has the owners %v still", is)
+	}
 }
