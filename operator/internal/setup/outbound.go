@@ -108,7 +108,7 @@ func (r *reservedAddresses) Start(ctx context.Context) error {
 		err := r.watch.ListAndWatchWithContext(ctx)
 		if err != nil && ctx.Err() == nil && !said {
 			said = true
-			ctrl.Log.WithName("outbound").Info("The API server's endpoints can't be watched: its addresses that only they have may be asked for users", "cause", err.Error())
+			ctrl.Log.WithName("outbound").Info("The API server's endpoints can't be watched: those of its addresses that weren't listed may be asked for users", "cause", err.Error())
 		}
 		again := watchAgain
 		if apierrors.IsForbidden(err) {
