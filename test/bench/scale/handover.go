@@ -8,11 +8,19 @@ import (
 	"sync"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"dormouse.dev/dormouse/test/bench/scale/cluster"
 )
 
-// callEvery is how far apart wake calls are that are made while the leader changes: 18,000 an hour.
-const callEvery = 200 * time.Millisecond
+const (
+	// callEvery is how far apart wake calls are that are made while the leader or the resolvers change: 18,000 an
+	// hour.
+	callEvery = 200 * time.Millisecond
+	// awakeFor is how long a service is awake then. No server comes there, and after five seconds the operator
+	// would look why: in a cluster that works it doesn't.
+	awakeFor = 4 * time.Second
+)
 
 // handover is a change of the leader.
 type handover struct {
@@ -45,6 +53,12 @@ type slowCall struct {
 type call struct {
 	began time.Time
 	took  time.Duration
+}
+
+// wokenAt is a service, and when it was woken.
+type wokenAt struct {
+	key client.ObjectKey
+	at  time.Time
 }
 
 // slowestOf are the slowest of the calls.
@@ -80,7 +94,16 @@ func meanwhile(ctx context.Context, c *cluster.Cluster, s *services, address str
 	var calls []call
 	var group sync.WaitGroup
 	began := time.Now()
+	woken := make(chan wokenAt, 4*awakeFor/callEvery) // as good as without a bound
 	group.Go(func() {
+		for one := range woken {
+			if wait(calling, time.Until(one.at.Add(awakeFor))) == nil {
+				_ = s.scaleToZero(calling, one.key) // sleepAgain does it, too
+			}
+		}
+	})
+	group.Go(func() {
+		defer close(woken)
 		for i := 0; wait(calling, callEvery) == nil; i = (i + 1) % s.count {
 			one := call{began: time.Now()}
 			if err := w.call(ctx, address, keyOf(i)); err != nil {
@@ -88,6 +111,7 @@ func meanwhile(ctx context.Context, c *cluster.Cluster, s *services, address str
 			}
 			one.took = time.Since(one.began)
 			calls = append(calls, one)
+			woken <- wokenAt{keyOf(i), one.began}
 		}
 	})
 	err = do(ctx)

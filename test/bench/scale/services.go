@@ -166,14 +166,7 @@ func (s *services) sleepAgain(ctx context.Context) error {
 	group, bounded := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
 	for _, key := range woken {
-		group.Go(func() error {
-			own := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
-			zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
-			if err := s.cluster.Client.Patch(bounded, &appsv1.Deployment{ObjectMeta: own}, zero); err != nil {
-				return fmt.Errorf("scale Deployment %s to zero: %w", key, err)
-			}
-			return nil
-		})
+		group.Go(func() error { return s.scaleToZero(bounded, key) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -190,6 +183,15 @@ func (s *services) sleepAgain(ctx context.Context) error {
 	}
 	_, err := settle(ctx, s.cluster, audit.Requests{})
 	return err
+}
+
+func (s *services) scaleToZero(ctx context.Context, key client.ObjectKey) error {
+	own := metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}
+	zero := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+	if err := s.cluster.Client.Patch(ctx, &appsv1.Deployment{ObjectMeta: own}, zero); err != nil {
+		return fmt.Errorf("scale Deployment %s to zero: %w", key, err)
+	}
+	return nil
 }
 
 // listings are which resolver Pods the slices send new clients to.
