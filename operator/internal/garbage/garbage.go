@@ -16,7 +16,8 @@ import (
 // How much garbage there may be, in percent of what lives: at rest and at least, and at work, which is what Go has by
 // default. At work it is most bytes at most: new objects stand between the garbage, and Go can't give back what was
 // between them. A new leader makes few that stay. It may have mostFirst for firstTime, in which thousands of sidecars
-// come back and all objects have their first passes: collections took a third of its processor time in that.
+// come back and all objects have their first passes: collections took a third of its processor time in that, and two
+// fifths while all services had a pass because resolvers had changed. So it is while a long backlog of passes is left.
 const (
 	atRest    = 10
 	atWork    = 100
@@ -37,6 +38,8 @@ const (
 	// At rest there is sudden work where so many collections come within suddenly: a scrape of the metrics brings one
 	// or two. Looks find it seconds later, in which thousands of sidecars may have come to another replica.
 	collections, suddenly = 6, time.Second
+	// longBacklog is how many passes are left in one that is long.
+	longBacklog = 500
 	// returnEvery is how far apart memory is given back at rest that nothing is in: Go keeps a tenth of the heap, and
 	// what a peak has left.
 	returnEvery = time.Minute
@@ -58,7 +61,10 @@ type Tuner struct {
 	worked, rested int
 	// returned is when memory was given back.
 	returned time.Time
-	// elected is closed once the replica leads, and first is until when it is a new leader, or has sudden work.
+	// backlogs are how many passes are left of those that nobody waits for.
+	backlogs []func() int
+	// elected is closed once the replica leads, and first is until when it is a new leader, or has sudden work or
+	// a long backlog.
 	elected <-chan struct{}
 	first   time.Time
 	// collected tells of each collection, and last are when the last ones were, the oldest first.
@@ -75,6 +81,22 @@ func New(elected <-chan struct{}) *Tuner {
 		heap: heap, set: func(percent int) { debug.SetGCPercent(percent) }, giveBack: debug.FreeOSMemory, percent: atWork,
 		elected: elected, collected: collected(),
 	}
+}
+
+// Backlog adds a backlog, before the operator runs: how many passes are left of it. A nil Tuner goes by none.
+func (t *Tuner) Backlog(passes func() int) {
+	if t != nil {
+		t.backlogs = append(t.backlogs, passes)
+	}
+}
+
+// hasLongBacklog reports whether many passes are left.
+func (t *Tuner) hasLongBacklog() bool {
+	left := 0
+	for _, passes := range t.backlogs {
+		left += passes()
+	}
+	return left >= longBacklog
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -127,6 +149,9 @@ func (t *Tuner) look(now time.Time) {
 		t.worked, t.rested = t.worked+1, 0
 	} else {
 		t.worked, t.rested = 0, t.rested+1
+	}
+	if until := now.Add(interval); until.After(t.first) && t.hasLongBacklog() {
+		t.first = until
 	}
 	switch {
 	case now.Before(t.first):

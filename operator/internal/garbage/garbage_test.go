@@ -127,6 +127,30 @@ func TestSuddenWorkMayMakeMoreGarbageAtOnce(t *testing.T) {
 	}
 }
 
+// After a change of the resolvers all services have a pass, for half a minute or more, and make nothing that stays.
+func TestALongBacklogMayMakeMoreGarbage(t *testing.T) {
+	p := newProgram(192 * mebibyte)
+	p.percent = atRest
+	var left int
+	p.Backlog(func() int { return left })
+	p.Backlog(func() int { return 1 })
+	for _, step := range []struct {
+		left, percent int
+	}{{0, atRest}, {longBacklog - 2, atRest}, {9999, 50}, {5000, 50}, {longBacklog - 1, 50}, {10, atRest}} {
+		left = step.left
+		if p.makes(rest, interval); p.percent != step.percent {
+			t.Errorf("%d%% with %d passes left, want %d%%", p.percent, left, step.percent)
+		}
+	}
+	p.begin(p.now)
+	left = 9999
+	p.makes(rest, interval)
+	left = 0
+	if p.makes(rest, firstTime-2*interval); p.percent != 50 {
+		t.Errorf("a backlog ends the time of a new leader: %d%%, want 50%%", p.percent)
+	}
+}
+
 func TestCollectionsAreTold(*testing.T) {
 	seen := collected()
 	for range 3 {

@@ -101,7 +101,8 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	}
 	mgr := manager{Manager: plain, raises: raising.New()}
 	log := mgr.GetLogger()
-	if tuner := garbage.New(mgr.Elected()); tuner != nil {
+	tuner := garbage.New(mgr.Elected())
+	if tuner != nil {
 		if err := mgr.Add(tuner); err != nil {
 			return fmt.Errorf("add what tunes the collection of garbage: %w", err)
 		}
@@ -174,8 +175,13 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 	if err != nil {
 		return err
 	}
-	if err := setupController(mgr, o, token, scaler, wakeScaler, mgr.raises, beside, reports.Peers, allocator, addresses, p.Errors); err != nil {
+	services, err := setupController(mgr, o, token, scaler, wakeScaler, mgr.raises, beside, reports.Peers, allocator, addresses, p.Errors)
+	if err != nil {
 		return err
+	}
+	for controller, passes := range map[string]func() int{"elasticservice": services.Backlog, "server": servers.Backlog} {
+		metrics.RegisterBacklog(ctrlmetrics.Registry, controller, passes)
+		tuner.Backlog(passes)
 	}
 	if err := setupAutoscalers(ctx, mgr, scaler, reports.Peers, servers.UsualBoot, addresses, p.Errors); err != nil {
 		return err
@@ -406,7 +412,7 @@ func slimScaled(o any) (any, error) {
 	return o, nil
 }
 
-func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, raises *raising.Raises, beside *autoscaler.Autoscalers, players elasticservice.Players, allocations elasticservice.Allocations, addresses outbound.Addresses, reporter *errortracking.Reporter) error {
+func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File, scaler *target.Scaler, wakeScaler elasticservice.WakeScaler, raises *raising.Raises, beside *autoscaler.Autoscalers, players elasticservice.Players, allocations elasticservice.Allocations, addresses outbound.Addresses, reporter *errortracking.Reporter) (*elasticservice.Reconciler, error) {
 	changed := make(chan event.TypedGenericEvent[*v1alpha1.ElasticService], 1024)
 	notify := func(key types.NamespacedName) {
 		changed <- event.TypedGenericEvent[*v1alpha1.ElasticService]{
@@ -423,7 +429,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Notify:  notify,
 	})
 	if err := mgr.Add(poller); err != nil {
-		return fmt.Errorf("add the trigger poller: %w", err)
+		return nil, fmt.Errorf("add the trigger poller: %w", err)
 	}
 	pods := resolvers.Pods{
 		Client:    mgr.GetClient(),
@@ -433,7 +439,7 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 	}
 	targets, err := targetwatch.New(mgr, o.Namespaces.Cached())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	metrics.RegisterTargets(ctrlmetrics.Registry, targets.Count)
 	ports := resolverports.New(mgr.GetClient(), o.MaxPortsPerNamespace)
@@ -459,11 +465,10 @@ func setupController(mgr ctrl.Manager, o options.Options, token *tokenfile.File,
 		Prices:      o.Prices,
 	}
 	if err := r.Setup(mgr, changed); err != nil {
-		return err
+		return nil, err
 	}
-	metrics.RegisterBacklog(ctrlmetrics.Registry, "elasticservice", r.Backlog)
 	f := &fronts.Reconciler{Client: mgr.GetClient(), Resolvers: pods, Ports: ports, Reporter: reporter}
-	return f.Setup(mgr)
+	return r, f.Setup(mgr)
 }
 
 func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, reports *report.Reports, allocations gameserver.Allocations, held *heldDisks, reporter *errortracking.Reporter) (*gameserver.Reconciler, error) {
@@ -486,7 +491,6 @@ func setupServers(mgr ctrl.Manager, o options.Options, keys *reportkeys.Keeper, 
 	if err := r.Setup(mgr); err != nil {
 		return nil, err
 	}
-	metrics.RegisterBacklog(ctrlmetrics.Registry, "server", r.Backlog)
 	return r, nil
 }
 
