@@ -92,6 +92,10 @@ type BackupStatus struct {
 	// to is where the copy is kept, as the Server's spec.backup.to had it then.
 	// +optional
 	To *BackupTarget `json:"to,omitempty"`
+	// archive is the archive's path: on the disk for copies, or in the bucket after prefix and namespace. It is
+	// empty for snapshots, and for a Backup of an earlier version, whose archive is <server>/<backup>.tar.zst.
+	// +optional
+	Archive string `json:"archive,omitempty"`
 	// disks are the names of the disks that were copied.
 	// +optional
 	// +listType=atomic
@@ -347,11 +351,11 @@ type BackupRetention struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.claim) ? 1 : 0) + (has(self.bucket) ? 1 : 0) + (has(self.volumeSnapshot) ? 1 : 0) == 1",message="to needs exactly one of claim, bucket and volumeSnapshot"
 type BackupTarget struct {
-	// claim keeps them on another disk, as archives <server>/<backup>.tar.zst.
+	// claim keeps them on another disk, as archives <server>/<backup>-<first 8 characters of the Backup's UID>.tar.zst.
 	// +optional
 	Claim *BackupClaim `json:"claim,omitempty"`
 	// bucket keeps them in a bucket of an S3-compatible service, as objects
-	// <prefix><namespace>/<server>/<backup>.tar.zst.
+	// <prefix><namespace>/<server>/<backup>-<first 8 characters of the Backup's UID>.tar.zst.
 	// +optional
 	Bucket *BackupBucket `json:"bucket,omitempty"`
 	// volumeSnapshot has the disk's own driver make a snapshot of it, where the cluster has the

@@ -3,18 +3,23 @@ package backup
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -172,6 +177,44 @@ func TestADiskThatIsNotFilledIsNotCopied(t *testing.T) {
 		if err != nil || used.IsZero() == c.copied {
 			t.Errorf("%s: it was used at %s (%v)", name, used, err)
 		}
+	}
+}
+
+// Whoever takes the snapshot API out of the cluster takes the snapshots with it.
+func TestABackupEndsWithTheSnapshotAPI(t *testing.T) {
+	b := made("b", time.Hour, v1alpha1.CopyRunning)
+	b.UID, b.Finalizers = "b", []string{finalizer}
+	b.Status.To, b.Status.Disks = &v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, []string{"world"}
+	c := clusterWith(t, b)
+	live := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if o.GetObjectKind().GroupVersionKind() == copyjob.SnapshotKind {
+				return &meta.NoKindMatchError{GroupKind: copyjob.SnapshotKind.GroupKind()}
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	r := &Reconciler{
+		Client: c, Live: live, Now: func() time.Time { return clock }, Events: events.NewFakeRecorder(10),
+		Table: disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {}),
+	}
+	r.Init()
+	key := client.ObjectKeyFromObject(b)
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), key, b); err != nil || b.Status.Phase != v1alpha1.CopyFailed ||
+		!strings.Contains(b.Status.Conditions[0].Message, "doesn't have the API snapshot.storage.k8s.io/v1 any more") {
+		t.Errorf("its status is %+v (%v)", b.Status, err)
+	}
+	if err := c.Delete(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), key, b); !apierrors.IsNotFound(err) {
+		t.Errorf("it can't be deleted: %v", err)
 	}
 }
 

@@ -130,7 +130,7 @@ func (r *Reconciler) makeForgetJob(ctx context.Context, b *v1alpha1.Backup, o ob
 		Namespace: b.Namespace, Name: forgetJob(b.Name), Owner: ownerOf(b), Template: template,
 		Set:    &disks.Set{Namespace: b.Namespace, Name: b.Spec.Server, Spec: &v1alpha1.ServerSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
 		Labels: map[string]string{wellknown.BackupLabel: backupLabel(b.Name)},
-		Args:   append([]string{"forget", "--at=" + copyjob.URL(b.Status.To, b.Namespace, b.Spec.Server, b.Name)}, copyjob.Flags(b.Status.To)...),
+		Args:   append([]string{"forget", "--at=" + copyjob.URL(b)}, copyjob.Flags(b.Status.To)...),
 		Target: b.Status.To, Timeout: forgetFor,
 	})
 	job.Spec.BackoffLimit = new(int32(forgetTries))

@@ -108,7 +108,7 @@ func (r *Reconciler) makeJob(ctx context.Context, b *v1alpha1.Backup, set *disks
 		name := set.Spec.Storage[i].Name
 		args = append(args, "--disk="+name+"="+disks.MountPath(name))
 	}
-	args = append(args, "--to="+copyjob.URL(b.Status.To, b.Namespace, b.Spec.Server, b.Name))
+	args = append(args, "--to="+copyjob.URL(b))
 	job := copyjob.Build(copyjob.Options{
 		Namespace: b.Namespace, Name: backupJob(b.Name), Owner: ownerOf(b), Set: placed, Template: template,
 		Labels: map[string]string{wellknown.BackupLabel: backupLabel(b.Name)},

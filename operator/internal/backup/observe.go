@@ -32,9 +32,11 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.Backup, m *state) 
 	o := observed{set: set, wanted: r.Table.Wanted(server), stopping: m.stopping}
 	switch {
 	case b.Status.Phase == v1alpha1.CopyRunning && b.Status.To != nil && b.Status.To.VolumeSnapshot != nil:
-		return o, r.observeSnapshots(ctx, b, m, &o)
+		err = r.observeSnapshots(ctx, b, m, &o)
+		return o, err
 	case b.Status.Phase == v1alpha1.CopyRunning:
-		return o, r.observeJob(ctx, b, m, &o)
+		err = r.observeJob(ctx, b, m, &o)
+		return o, err
 	case !b.DeletionTimestamp.IsZero():
 		return o, nil
 	}

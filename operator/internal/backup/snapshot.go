@@ -69,6 +69,10 @@ func (r *Reconciler) observeSnapshots(ctx context.Context, b *v1alpha1.Backup, m
 	ready, size, sized := true, resource.Quantity{}, true
 	for _, disk := range b.Status.Disks {
 		u, err := r.snapshot(ctx, b, disk)
+		if meta.IsNoMatchError(err) {
+			o.outcome = copyjob.Outcome{Done: true, Failed: true, Message: "The cluster doesn't have the API snapshot.storage.k8s.io/v1 any more."}
+			return nil
+		}
 		if err != nil {
 			return err
 		}

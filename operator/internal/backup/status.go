@@ -12,6 +12,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/copyjob"
 	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
@@ -41,6 +42,9 @@ func (r *Reconciler) setRunning(ctx context.Context, b *v1alpha1.Backup, set *di
 	st.Disks = nil
 	for i := range set.Spec.Storage {
 		st.Disks = append(st.Disks, set.Spec.Storage[i].Name)
+	}
+	if st.To.VolumeSnapshot == nil {
+		st.Archive = copyjob.Archive(b)
 	}
 	st.RunAs = runAs(set)
 	r.say(b, step{phase: v1alpha1.CopyRunning, reason: reasons.Copying, message: "The disks are being copied."})

@@ -164,12 +164,22 @@ func TestWhereAnArchiveIs(t *testing.T) {
 		url    string
 		flags  []string
 	}{
-		{&v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "nas"}}, "file:///backups/survival-0/one.tar.zst", nil},
-		{bucket(), "s3://worlds/mine/a b games/survival-0/one.tar.zst", []string{"--s3-endpoint=https://s3.example.com", "--s3-region=eu-1", "--s3-ca-file=/bucket-ca/ca.crt"}},
+		{&v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "nas"}}, "file:///backups/survival-0/one-0d1f2a3b.tar.zst", nil},
+		{bucket(), "s3://worlds/mine/a b games/survival-0/one-0d1f2a3b.tar.zst", []string{"--s3-endpoint=https://s3.example.com", "--s3-region=eu-1", "--s3-ca-file=/bucket-ca/ca.crt"}},
 		{&v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, "", nil},
 	} {
-		if got := URL(c.target, "games", "survival-0", "one"); got != c.url {
+		b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "one", UID: "0d1f2a3b-4c5d"}}
+		b.Spec.Server, b.Status.To, b.Status.Archive = "survival-0", c.target, "survival-0/one-0d1f2a3b.tar.zst"
+		if got := URL(b); got != c.url {
 			t.Errorf("it is at %q, want %q", got, c.url)
+		}
+		if got := Archive(b); got != b.Status.Archive {
+			t.Errorf("its path is to be %q, want %q", got, b.Status.Archive)
+		}
+		// An earlier version made it.
+		b.Status.Archive = ""
+		if got, want := URL(b), strings.Replace(c.url, "-0d1f2a3b", "", 1); got != want {
+			t.Errorf("it is at %q, want %q", got, want)
 		}
 		if got := Flags(c.target); !slices.Equal(got, c.flags) {
 			t.Errorf("its flags are %q, want %q", got, c.flags)

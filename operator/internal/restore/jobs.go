@@ -138,7 +138,7 @@ func args(command string, set *disks.Set, id string, more ...string) []string {
 func (c *Cluster) fromBackup(ctx context.Context, o copyjob.Options, b *v1alpha1.Backup, id string) (copyjob.Options, error) {
 	to := b.Status.To
 	if to.VolumeSnapshot == nil {
-		from := []string{"--from=" + copyjob.URL(to, b.Namespace, b.Spec.Server, b.Name)}
+		from := []string{"--from=" + copyjob.URL(b)}
 		if b.Status.SHA256 != "" {
 			from = append(from, "--sha256="+b.Status.SHA256)
 		}

@@ -33,7 +33,7 @@ func TestACopyIsMadeWhenTheGameSleeps(t *testing.T) {
 		t.Errorf("it says %+v, with %v", b.Status, b.Labels)
 	}
 	job := w.job()
-	if args := strings.Join(job.Spec.Template.Spec.Containers[0].Args, " "); args != "backup --disk=world=/disks/world --to=file:///backups/survival-0/"+b.Name+".tar.zst" {
+	if args := strings.Join(job.Spec.Template.Spec.Containers[0].Args, " "); args != "backup --disk=world=/disks/world --to=file:///backups/"+archiveOf(b) {
 		t.Errorf("its Job runs %s", args)
 	}
 	w.ends(job, good, true)

@@ -31,6 +31,11 @@ func (w *world) remove(name string) {
 	}
 }
 
+// archiveOf is where the archive of a Backup of survival-0 is to be: a later one of the name has another one.
+func archiveOf(b *v1alpha1.Backup) string {
+	return "survival-0/" + b.Name + "-" + string(b.UID[:8]) + ".tar.zst"
+}
+
 func (w *world) none() {
 	w.t.Helper()
 	if all := w.backups(); len(all) != 0 {
@@ -56,7 +61,7 @@ func TestWhatIsNotKeptIsDeletedWithItsArchive(t *testing.T) {
 	}
 	job := w.job()
 	c := &job.Spec.Template.Spec.Containers[0]
-	if args := strings.Join(c.Args, " "); args != "forget --at=file:///backups/survival-0/"+first.Name+".tar.zst" || *c.SecurityContext.RunAsUser != 1000 {
+	if args := strings.Join(c.Args, " "); args != "forget --at=file:///backups/"+archiveOf(first) || *c.SecurityContext.RunAsUser != 1000 {
 		t.Errorf("its Job runs %s as %+v", args, c.SecurityContext)
 	}
 	for _, v := range job.Spec.Template.Spec.Volumes {
@@ -90,9 +95,13 @@ func TestAPersonsCopyStays(t *testing.T) {
 func TestAnArchiveStaysWhereItsBackupSaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.setup(func(s *v1alpha1.BackupSpec) { s.OnSleep = new(false) })
+	var kept string
 	for _, value := range []string{"true", "false"} {
 		w.copied("b")
 		b := w.get("b")
+		if b.Status.Archive != archiveOf(b) || b.Status.Archive == kept {
+			t.Errorf("its archive is %s, and the one that stays is %s", b.Status.Archive, kept)
+		}
 		before := b.DeepCopy()
 		metav1.SetMetaDataAnnotation(&b.ObjectMeta, wellknown.KeepArchiveAnnotation, value)
 		if err := w.Admin.Patch(t.Context(), b, client.MergeFrom(before)); err != nil {
@@ -105,9 +114,10 @@ func TestAnArchiveStaysWhereItsBackupSaysSo(t *testing.T) {
 			if left := w.jobs(); len(left) != 0 {
 				t.Errorf("its archive is deleted by %+v", left)
 			}
+			kept = b.Status.Archive
 			continue
 		}
-		if args := w.job().Spec.Template.Spec.Containers[0].Args; args[0] != "forget" {
+		if args := w.job().Spec.Template.Spec.Containers[0].Args; args[0] != "forget" || args[1] != "--at=file:///backups/"+archiveOf(b) {
 			t.Errorf("its Job runs %v", args)
 		}
 	}
