@@ -4,8 +4,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // Logs is what a program logs. A line is a JSON object with time, level and msg, with logger
@@ -15,21 +18,34 @@ type Logs struct {
 	// Level is the lowest level that is logged. The one below Info is logr's V(1), and so on.
 	Level slog.Level
 	// Sampled drops most of the lines that repeat many times a second, as the controllers of
-	// thousands of objects log them when the API server is down.
+	// thousands of objects log them when the API server is down. Those of an Unsampled logger stay.
 	Sampled bool
 }
 
-func (l Logs) handler(out io.Writer) slog.Handler {
-	handler := slog.Handler(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.Level, ReplaceAttr: nameLevel}))
+// Handler writes the log to out.
+func (l Logs) Handler(out io.Writer) slog.Handler {
+	handler := slog.Handler(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: l.Level, ReplaceAttr: written}))
 	if l.Sampled {
 		handler = sampler{handler, &samples{}}
 	}
 	return handler
 }
 
-// nameLevel gives logr's levels, which are between those of slog, the name of the slog level
-// below, as --log-level uses it.
-func nameLevel(groups []string, a slog.Attr) slog.Attr {
+// unsampled is the key of the value that marks an Unsampled logger. It is in no line.
+const unsampled = "dormouse.dev/unsampled"
+
+// Unsampled is a logger each of whose lines is logged, however many there are: an audit log with
+// gaps is none. Its user bounds how many somebody else can cause.
+func Unsampled(log logr.Logger) logr.Logger { return log.WithValues(unsampled, true) }
+
+func isUnsampled(a slog.Attr) bool { return a.Key == unsampled }
+
+// written is a value as the log has it. It gives logr's levels, which are between those of slog,
+// the name of the slog level below, as --log-level uses it.
+func written(groups []string, a slog.Attr) slog.Attr {
+	if isUnsampled(a) {
+		return slog.Attr{}
+	}
 	if level, is := a.Value.Any().(slog.Level); is && len(groups) == 0 && a.Key == slog.LevelKey && level < slog.LevelInfo {
 		a.Value = slog.StringValue(slog.LevelDebug.String())
 	}
@@ -44,7 +60,7 @@ const (
 	sampleThereafter = 100
 )
 
-// sampler drops lines that repeat too often.
+// sampler drops lines that repeat too often, but for those of Unsampled loggers.
 type sampler struct {
 	slog.Handler
 	samples *samples
@@ -60,6 +76,9 @@ func (s sampler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (s sampler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	if slices.ContainsFunc(attrs, isUnsampled) {
+		return s.Handler.WithAttrs(attrs)
+	}
 	return sampler{s.Handler.WithAttrs(attrs), s.samples}
 }
 

@@ -33,7 +33,7 @@ func lines(t *testing.T, logged *bytes.Buffer) []map[string]any {
 
 func TestALineSaysWhoSaysWhatOfWhat(t *testing.T) {
 	var logged bytes.Buffer
-	log := logr.FromSlogHandler(Logs{Level: -1}.handler(&logged)).WithName("report")
+	log := logr.FromSlogHandler(Logs{Level: -1}.Handler(&logged)).WithName("report")
 	log.Info("A report came", "server", "lobby")
 	log.Error(errors.New("no way"), "A report failed")
 	log.V(1).Info("More of it")
@@ -48,10 +48,36 @@ func TestALineSaysWhoSaysWhatOfWhat(t *testing.T) {
 	}
 }
 
+// An audit log has a line of each change, and what else is said keeps none of them out of it.
+func TestAnUnsampledLoggersLinesAreAllLogged(t *testing.T) {
+	for name, sampled := range map[string]bool{"sampled": true, "not sampled": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged bytes.Buffer
+				log := logr.FromSlogHandler(Logs{Sampled: sampled}.Handler(&logged)).WithName("api")
+				for range 350 {
+					log.Info("the same")
+				}
+				logged.Reset()
+				for range 300 {
+					Unsampled(log).Info("the same", "user", "alice")
+				}
+				got := lines(t, &logged)
+				if len(got) != 300 {
+					t.Fatalf("%d lines, want 300", len(got))
+				}
+				if diff := cmp.Diff(map[string]any{"level": "INFO", "logger": "api", "msg": "the same", "user": "alice"}, got[0]); diff != "" {
+					t.Errorf("a line (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 func TestWhatIsSaidAgainAndAgainIsLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
-		log := logr.FromSlogHandler(Logs{Level: slog.LevelInfo, Sampled: true}.handler(&logged))
+		log := logr.FromSlogHandler(Logs{Level: slog.LevelInfo, Sampled: true}.Handler(&logged))
 		for i := range 350 {
 			log.WithValues("i", i).Info("the same")
 		}

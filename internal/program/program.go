@@ -72,7 +72,7 @@ func Main(p Program) int {
 	// The heap is limited before the container's memory is used up. Outside of a container, or
 	// without a limit, there is nothing to set.
 	_, _ = memlimit.Set()
-	handler := p.Logs.handler(os.Stderr)
+	handler := p.Logs.Handler(os.Stderr)
 	log := logr.FromSlogHandler(handler)
 	// Kubernetes' libraries log through this.
 	klog.SetSlogLogger(slog.New(handler))

@@ -60,7 +60,7 @@ func TestASignalEndsAProgramAndItsErrorFailsIt(t *testing.T) {
 				}
 				return c.ends
 			}}
-			if code := p.main(logr.FromSlogHandler(Logs{}.handler(&logged))); code != c.code {
+			if code := p.main(logr.FromSlogHandler(Logs{}.Handler(&logged))); code != c.code {
 				t.Errorf("code %d, want %d", code, c.code)
 			}
 			if says := strings.Contains(logged.String(), `"msg":"The tester ends","err":"no way"`); says != (c.ends != nil) {

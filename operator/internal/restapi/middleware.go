@@ -15,10 +15,13 @@ import (
 	"golang.org/x/time/rate"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/text"
 )
 
-// limiters are how many tokens' rates are kept, and for how long after the last call.
+// limiters are how many rates are kept, of users and of addresses each, and for how long after the
+// last call.
 const (
 	limiters   = 16384
 	limitersOf = 10 * time.Minute
@@ -46,7 +49,13 @@ func caller(ctx context.Context) *access.User {
 
 type sourceKey struct{}
 
-// source is the address that a call without a token comes from; none if that isn't known.
+// withSource notes the remote address of a call.
+func withSource(ctx context.Context, remote string) context.Context {
+	from, _ := netip.ParseAddrPort(remote)
+	return context.WithValue(ctx, sourceKey{}, from.Addr())
+}
+
+// source is the address that a call comes from; none if that isn't known.
 func source(ctx context.Context) netip.Addr {
 	a, _ := ctx.Value(sourceKey{}).(netip.Addr)
 	return a
@@ -63,25 +72,26 @@ func bearer(header string) string {
 
 func (g *gate) middleware(ctx huma.Context, next func(huma.Context)) {
 	start := g.now()
-	ctx = huma.WithContext(ctx, logr.NewContext(ctx.Context(), g.log))
+	ctx = huma.WithContext(ctx, logr.NewContext(withSource(ctx.Context(), ctx.RemoteAddr()), g.log))
 	op := ctx.Operation()
-	who := "nobody"
+	who, audit := "", program.Unsampled(g.log)
 	defer func() {
 		g.metrics.called(op.OperationID, ctx.Status(), g.now().Sub(start))
-		// A game's process says nothing that its sidecar couldn't, and its path may have its code.
-		if op.Method != http.MethodGet && len(op.Security) > 0 {
+		// Whoever shows no good token changes nothing, and is counted above. A game's process says
+		// nothing that its sidecar couldn't, and its path may have its code.
+		if op.Method != http.MethodGet && who != "" {
 			url := ctx.URL()
-			g.log.Info("Change asked for", "user", who, "operation", op.OperationID, "path", url.RequestURI(), "status", ctx.Status(), "from", ctx.RemoteAddr())
+			audit.Info("Change asked for", "user", who, "operation", op.OperationID, "path", text.Excerpt(url.RequestURI()), "status", ctx.Status(), "from", ctx.RemoteAddr())
 		}
 	}()
 	if len(op.Security) == 0 {
-		from, _ := netip.ParseAddrPort(ctx.RemoteAddr())
-		next(huma.WithValue(ctx, sourceKey{}, from.Addr()))
+		next(ctx)
 		return
 	}
-	u, err := g.access.User(ctx.Context(), bearer(ctx.Header("Authorization")))
+	u, err := g.access.User(ctx.Context(), source(ctx.Context()), bearer(ctx.Header("Authorization")))
 	if err == nil && !g.allow(u.Key) {
-		who = u.Name
+		// There may be any number of these, and they change nothing.
+		who, audit = u.Name, g.log
 		g.metrics.refused("rate")
 		err = later(fail(http.StatusTooManyRequests, "", "This token makes too many calls: slow down."))
 	}
@@ -110,12 +120,48 @@ func write(ctx huma.Context, err error) {
 	_ = json.NewEncoder(ctx.BodyWriter()).Encode(f) // the caller may be gone
 }
 
-func (g *gate) allow(key [sha256.Size]byte) bool {
-	v, ok := g.rates.Get(key)
+func (g *gate) allow(key [sha256.Size]byte) bool { return allow(g.rates, key, g.rate, g.burst) }
+
+// allow reports whether one more is within the rate of a key.
+func allow(rates *utilcache.LRUExpireCache, key any, perSecond rate.Limit, atOnce int) bool {
+	v, ok := rates.Get(key)
 	if !ok {
-		v = rate.NewLimiter(g.rate, g.burst)
+		v = rate.NewLimiter(perSecond, atOnce)
 	}
 	// Two first calls at once may count as one.
-	g.rates.Add(key, v, limitersOf)
+	rates.Add(key, v, limitersOf)
 	return v.(*rate.Limiter).Allow()
+}
+
+// Tokens that nobody has shown before, which the API server is asked about, a second and at once: of
+// one address, and in all. Half is left for others, whatever comes from an address.
+const (
+	unknownOfAddress, unknownOfAddressAtOnce = 25, 50
+	unknownTokens, unknownAtOnce             = 50, 100
+)
+
+// unknowns bounds how many tokens are looked at that nobody has shown before.
+type unknowns struct {
+	ofAddress *utilcache.LRUExpireCache
+	all       *rate.Limiter
+}
+
+func newUnknowns() unknowns {
+	return unknowns{utilcache.NewLRUExpireCache(limiters), rate.NewLimiter(unknownTokens, unknownAtOnce)}
+}
+
+// Allow implements access.Limiter.
+func (u unknowns) Allow(from netip.Addr) bool {
+	return allow(u.ofAddress, hostOf(from), unknownOfAddress, unknownOfAddressAtOnce) && u.all.Allow()
+}
+
+// hostOf is what counts as one address: of IPv6 a /64, which is what one host gets.
+func hostOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	prefix, _ := a.Prefix(bits) // none of an address that isn't known
+	return prefix
 }

@@ -65,7 +65,7 @@ func TestAStreamSendsEventsAndItsEnd(t *testing.T) {
 	lines <- "event: end"
 	close(lines)
 	w := httptest.NewRecorder()
-	stream(t.Context(), nil, w, "line", lines)
+	stream(t.Context(), nil, w, "line", &content[string]{values: lines, ended: true})
 	want := ": open\n\nevent: line\ndata: \"hello\\nthere\"\n\nevent: line\ndata: \"event: end\"\n\nevent: end\ndata: {}\n\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("sent %q, want %q", got, want)
@@ -79,12 +79,12 @@ func TestAStreamEndsWithTheProgramAndItsCaller(t *testing.T) {
 	ending, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		stream(context.Background(), ending, httptest.NewRecorder(), "line", make(chan string))
+		stream(context.Background(), ending, httptest.NewRecorder(), "line", &content[string]{})
 	}()
 	close(ending)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	stream(gone, nil, httptest.NewRecorder(), "line", make(chan string))
+	stream(gone, nil, httptest.NewRecorder(), "line", &content[string]{})
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
+	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
 	"dormouse.dev/dormouse/operator/internal/restapi/feed"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
@@ -67,13 +68,13 @@ func (p people) do(ctx context.Context, who page.Caller, verb, what string, id i
 	if err == nil {
 		err = change(ctx)
 	}
-	p.gate.log.Info("Change asked for on the page", "user", who.Name(), "operation", what, "server", id, "done", err == nil)
+	program.Unsampled(p.gate.log).Info("Change asked for on the page", "user", who.Name(), "operation", what, "server", id, "done", err == nil)
 	return refused(ctx, err)
 }
 
 // SignIn tells whose a token is.
 func (p people) SignIn(ctx context.Context, token string) (page.Caller, error) {
-	u, err := p.access.User(ctx, token)
+	u, err := p.access.User(ctx, source(ctx), token)
 	if errors.Is(err, access.ErrUnauthenticated) {
 		return nil, page.Refuse(http.StatusUnauthorized, "Kubernetes doesn't accept this token. kubectl create token makes one.")
 	}

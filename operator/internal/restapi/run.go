@@ -53,12 +53,6 @@ const (
 	maxHeader = 32 << 10
 )
 
-// Tokens that nobody has shown before, which the API server is asked about, a second and at once.
-const (
-	unknownTokens = 50
-	unknownBurst  = 100
-)
-
 // Server is the API: its handler, and the memory behind it.
 type Server struct {
 	// Handler answers calls.
@@ -97,10 +91,10 @@ func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Opt
 		return nil, fmt.Errorf("prepare allocations: %w", err)
 	}
 	ending := make(chan struct{})
-	reviewer := access.New(set, rate.NewLimiter(unknownTokens, unknownBurst))
+	reviewer := access.New(set, newUnknowns())
 	s := &servers{
 		hosting: &hosting.Hosting{
-			Client: live, Cached: cached, Namespace: o.Namespace, PublicAddress: o.PublicAddress,
+			Client: live, Cached: cached, Now: time.Now, Namespace: o.Namespace, PublicAddress: o.PublicAddress,
 			Nodes: &hosting.NodeAddress{Client: live, Now: time.Now}, Money: o.Prices.Amount,
 		},
 		access:  reviewer,
@@ -132,10 +126,10 @@ func New(ctx context.Context, config *rest.Config, scheme *runtime.Scheme, o Opt
 	return &Server{Handler: recovering(p, bounded(withoutSlash(endingWith(ending, mux)))), cache: cached, feed: changes, endStreams: func() { close(ending) }}, nil
 }
 
-// logging gives requests a log.
+// logging gives requests a log, and notes the address that they come from.
 func logging(log logr.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(logr.NewContext(r.Context(), log)))
+		next.ServeHTTP(w, r.WithContext(logr.NewContext(withSource(r.Context(), r.RemoteAddr), log)))
 	})
 }
 

@@ -109,24 +109,35 @@ func (s *streams) openLog(ctx context.Context, pod, container string, lines int6
 	return body, nil
 }
 
-// logs are the lines of a server's log, beginning with the last ones. The channel is closed at the
-// end of the game.
-func (s *streams) logs(ctx context.Context, pod, container string) (<-chan string, error) {
+// content is what a stream sends.
+type content[T any] struct {
+	// values is closed where no more come.
+	values <-chan T
+	// ended is whether that is because what they are about has ended. It is set before values is
+	// closed, and read after.
+	ended bool
+}
+
+// logs are the lines of a server's log, beginning with the last ones, to the end of the game.
+func (s *streams) logs(ctx context.Context, pod, container string) (*content[string], error) {
 	body, err := s.openLog(ctx, pod, container, logLines, true)
 	if err != nil {
 		return nil, err
 	}
-	lines := make(chan string)
+	values := make(chan string)
+	lines := &content[string]{values: values}
 	go func() {
-		defer close(lines)
+		defer close(values)
 		defer body.Close()
 		for r := bufio.NewReaderSize(body, maxLine); ; {
 			line, err := readLine(r)
 			if err != nil {
+				// A connection that breaks is no end of the game.
+				lines.ended = errors.Is(err, io.EOF) && ctx.Err() == nil
 				return
 			}
 			select {
-			case lines <- line:
+			case values <- line:
 			case <-ctx.Done():
 				return
 			}
@@ -150,13 +161,15 @@ func readLine(r *bufio.Reader) (string, error) {
 	return string(line), nil
 }
 
-// events are those about a server's objects, beginning with those that Kubernetes still has.
-func (s *streams) events(ctx context.Context, id int64) (<-chan Event, error) {
+// events are those about a server's objects, beginning with those that Kubernetes still has. They
+// have no end.
+func (s *streams) events(ctx context.Context, id int64) (*content[Event], error) {
 	list, err := s.listEvents(ctx, id, 0)
 	if err != nil {
 		return nil, err
 	}
-	return follow(ctx, s, id, list.ResourceVersion, list.Items, eventOf)
+	found, err := follow(ctx, s, id, list.ResourceVersion, list.Items, eventOf)
+	return &content[Event]{values: found}, err
 }
 
 // listEvents lists the events about a server's objects; with a limit no more than so many.
@@ -228,9 +241,9 @@ func eventOf(e *corev1.Event) Event {
 	}
 }
 
-// stream sends what a channel has as server-sent events, until it is closed, the caller is gone, or
-// streamTime is over.
-func stream[T any](ctx context.Context, ending <-chan struct{}, w http.ResponseWriter, name string, from <-chan T) {
+// stream sends a content as server-sent events, until no more come, the caller is gone, or
+// streamTime is over. The event end says that there is nothing to come back for.
+func stream[T any](ctx context.Context, ending <-chan struct{}, w http.ResponseWriter, name string, from *content[T]) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -256,9 +269,11 @@ func stream[T any](ctx context.Context, ending <-chan struct{}, w http.ResponseW
 			if !send(": still here\n\n") {
 				return
 			}
-		case v, ok := <-from:
+		case v, ok := <-from.values:
 			if !ok {
-				send("event: end\ndata: {}\n\n")
+				if from.ended {
+					send("event: end\ndata: {}\n\n")
+				}
 				return
 			}
 			data, err := json.Marshal(v)
@@ -277,7 +292,7 @@ func (s *servers) registerStreams(api huma.API) {
 		return op
 	}
 	huma.Register(api, of("/logs", "follow-server-log", "Follow the log of a server's game",
-		"Server-sent events named line, each a JSON string; end once the game has ended."), s.followLog)
+		"Server-sent events named line, each a JSON string; end once the game has ended. A stream that ends without that can be opened again."), s.followLog)
 	huma.Register(api, of("/events", "follow-server-events", "Follow what Kubernetes and Dormouse say of a server",
 		"Server-sent events named event, each a JSON object with at, type, reason, object, message and count."), s.followEvents)
 }
@@ -290,7 +305,7 @@ func (s *servers) followLog(ctx context.Context, in *ServerRef) (*huma.StreamRes
 	if err != nil {
 		return nil, answerTo(ctx, err)
 	}
-	return open(ctx, s.streams, "line", func(ctx context.Context) (<-chan string, error) { return s.streams.logs(ctx, pod, container) })
+	return open(ctx, s.streams, "line", func(ctx context.Context) (*content[string], error) { return s.streams.logs(ctx, pod, container) })
 }
 
 func (s *servers) followEvents(ctx context.Context, in *ServerRef) (*huma.StreamResponse, error) {
@@ -300,11 +315,11 @@ func (s *servers) followEvents(ctx context.Context, in *ServerRef) (*huma.Stream
 	if _, err := s.hosting.Get(ctx, in.ID); err != nil {
 		return nil, answerTo(ctx, err)
 	}
-	return open(ctx, s.streams, "event", func(ctx context.Context) (<-chan Event, error) { return s.streams.events(ctx, in.ID) })
+	return open(ctx, s.streams, "event", func(ctx context.Context) (*content[Event], error) { return s.streams.events(ctx, in.ID) })
 }
 
 // open opens a stream, and answers with it.
-func open[T any](ctx context.Context, s *streams, name string, start func(context.Context) (<-chan T, error)) (*huma.StreamResponse, error) {
+func open[T any](ctx context.Context, s *streams, name string, start func(context.Context) (*content[T], error)) (*huma.StreamResponse, error) {
 	leave, ok := s.admit(caller(ctx))
 	if !ok {
 		return nil, later(fail(http.StatusTooManyRequests, "", "Too many streams are open: close some first."))

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -65,8 +66,9 @@ type Action struct {
 	Namespace, Verb, Resource, Name string
 }
 
-// Limiter bounds how often the API server is asked about tokens that nobody has shown before.
-type Limiter interface{ Allow() bool }
+// Limiter bounds how often the API server is asked about tokens that nobody has shown before, by the
+// address that they come from.
+type Limiter interface{ Allow(from netip.Addr) bool }
 
 // Reviewer asks the API server.
 type Reviewer struct {
@@ -86,9 +88,9 @@ func New(client kubernetes.Interface, unknown Limiter) *Reviewer {
 	}
 }
 
-// User is whose token it is. It returns ErrUnauthenticated for one that the API server doesn't
-// accept, ErrBusy, and ErrUnasked where it couldn't be asked.
-func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
+// User is whose token it is, which comes from an address. It returns ErrUnauthenticated for one that
+// the API server doesn't accept, ErrBusy, and ErrUnasked where it couldn't be asked.
+func (r *Reviewer) User(ctx context.Context, from netip.Addr, token string) (*User, error) {
 	if token == "" || len(token) > maxTokenBytes {
 		return nil, ErrUnauthenticated
 	}
@@ -99,7 +101,7 @@ func (r *Reviewer) User(ctx context.Context, token string) (*User, error) {
 		}
 		return nil, ErrUnauthenticated
 	}
-	if _, ok := r.accepted.Get(key); !ok && !r.unknown.Allow() {
+	if _, ok := r.accepted.Get(key); !ok && !r.unknown.Allow(from) {
 		return nil, ErrBusy
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)

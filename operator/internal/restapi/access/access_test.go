@@ -3,6 +3,7 @@ package access
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 // few lets so many through.
 type few struct{ left int }
 
-func (f *few) Allow() bool {
+func (f *few) Allow(netip.Addr) bool {
 	f.left--
 	return f.left >= 0
 }
@@ -47,12 +48,12 @@ func reviewer(unknown Limiter, may func(authorizationv1.SubjectAccessReviewSpec)
 // to be looked at anew.
 func TestAFloodOfTokensHoldsNobodyUp(t *testing.T) {
 	r, asked := reviewer(&few{left: 10}, nil)
-	if _, err := r.User(t.Context(), "good-alice"); err != nil {
+	if _, err := r.User(t.Context(), netip.Addr{}, "good-alice"); err != nil {
 		t.Fatal(err)
 	}
 	busy := 0
 	for n := range 100 {
-		if _, err := r.User(t.Context(), fmt.Sprintf("junk-%d", n)); errors.Is(err, ErrBusy) {
+		if _, err := r.User(t.Context(), netip.Addr{}, fmt.Sprintf("junk-%d", n)); errors.Is(err, ErrBusy) {
 			busy++
 		} else if !errors.Is(err, ErrUnauthenticated) {
 			t.Fatalf("a token that is none: %v", err)
@@ -62,10 +63,10 @@ func TestAFloodOfTokensHoldsNobodyUp(t *testing.T) {
 		t.Errorf("%d of 100 tokens were too many, and the API server was asked %d times", busy, asked["tokens"])
 	}
 	r.tokens.RemoveAll(func(any) bool { return true }) // its minute is over
-	if u, err := r.User(t.Context(), "good-alice"); err != nil || u.Name != "alice" {
+	if u, err := r.User(t.Context(), netip.Addr{}, "good-alice"); err != nil || u.Name != "alice" {
 		t.Errorf("who was known before is held up: %v", err)
 	}
-	if _, err := r.User(t.Context(), "good-bob"); !errors.Is(err, ErrBusy) {
+	if _, err := r.User(t.Context(), netip.Addr{}, "good-bob"); !errors.Is(err, ErrBusy) {
 		t.Errorf("a new one while there are too many: %v", err)
 	}
 }
@@ -77,7 +78,7 @@ func TestUsersAreToldApartByNameAndAnswersByToken(t *testing.T) {
 	})
 	user := func(token string) *User {
 		t.Helper()
-		u, err := r.User(t.Context(), token)
+		u, err := r.User(t.Context(), netip.Addr{}, token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +115,7 @@ func TestUsersAreToldApartByNameAndAnswersByToken(t *testing.T) {
 func TestWhatIsNoTokenIsNotAskedAbout(t *testing.T) {
 	r, asked := reviewer(&few{left: 100}, nil)
 	for _, token := range []string{"", strings.Repeat("a", maxTokenBytes+1)} {
-		if _, err := r.User(t.Context(), token); !errors.Is(err, ErrUnauthenticated) {
+		if _, err := r.User(t.Context(), netip.Addr{}, token); !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("a token of %d bytes: %v", len(token), err)
 		}
 	}

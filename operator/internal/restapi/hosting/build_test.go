@@ -2,6 +2,7 @@ package hosting
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -128,7 +129,7 @@ func TestTheStateIsWhatAPersonWouldSay(t *testing.T) {
 			*s.DeletionTimestamp = metav1.Now()
 		}
 		es := &v1alpha1.ElasticService{Status: v1alpha1.ElasticServiceStatus{Phase: c.phase}}
-		if v := view(s, es, nil); v.State != c.want || v.Asleep != c.asleep {
+		if v := view(s, es, nil, time.Now()); v.State != c.want || v.Asleep != c.asleep {
 			t.Errorf("%s: state %s, asleep %v; want %s, %v", name, v.State, v.Asleep, c.want, c.asleep)
 		}
 	}
@@ -153,7 +154,7 @@ func TestHiddenPortsStayHidden(t *testing.T) {
 			t.Fatalf("%s: the Service has the ports %+v", name, svc.Spec.Ports)
 		}
 		svc.Spec.Ports[0].NodePort = 30001
-		if v := view(s, nil, svc); v.Ports[Primary] != 30001 {
+		if v := view(s, nil, svc, time.Now()); v.Ports[Primary] != 30001 {
 			t.Errorf("%s: its ports are %v", name, v.Ports)
 		}
 	}
@@ -163,7 +164,7 @@ func TestHiddenPortsStayHidden(t *testing.T) {
 func TestAStrangeServiceIsShown(t *testing.T) {
 	s := buildServer("games", 1, Want{RAM: 1, Disk: 1, Game: "chess"}, gameType(v1alpha1.ServerPort{Name: "game", ContainerPort: 2}))
 	svc := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Name: "web", Port: 80, NodePort: 30002}}}}
-	if diff := cmp.Diff(map[string]int32{"web": 30002}, view(s, nil, svc).Ports); diff != "" {
+	if diff := cmp.Diff(map[string]int32{"web": 30002}, view(s, nil, svc, time.Now()).Ports); diff != "" {
 		t.Errorf("its ports (-want +got):\n%s", diff)
 	}
 }

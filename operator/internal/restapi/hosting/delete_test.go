@@ -31,7 +31,7 @@ func cluster(t *testing.T, funcs interceptor.Funcs) *Hosting {
 	s.UID, s.Spec.Running, s.Spec.Replicas = "five", new(true), ptr.To[int32](1)
 	s.Finalizers = []string{"dormouse.dev/server"}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(gt, s).WithInterceptorFuncs(funcs).WithReturnManagedFields().Build()
-	return &Hosting{Client: c, Cached: c, Namespace: "games"}
+	return &Hosting{Client: c, Cached: c, Now: time.Now, Namespace: "games"}
 }
 
 func server(t *testing.T, h *Hosting) *v1alpha1.Server {

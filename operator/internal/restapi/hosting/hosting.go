@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ type Hosting struct {
 	Client client.Client
 	// Cached has the namespace's objects in memory, for lists.
 	Cached client.Reader
+	// Now is the clock.
+	Now func() time.Time
 	// Namespace is where the servers are.
 	Namespace string
 	// PublicAddress is where players reach node ports; empty: at a node's own address, which Nodes

@@ -110,6 +110,9 @@ func (h *Hosting) KeepAwake(ctx context.Context, id int64, until time.Time) erro
 	if err != nil {
 		return err
 	}
+	if !until.After(h.Now()) {
+		return h.annotate(ctx, s, wellknown.KeepAwakeUntilAnnotation, nil)
+	}
 	return h.annotate(ctx, s, wellknown.KeepAwakeUntilAnnotation, until.UTC().Format(time.RFC3339))
 }
 

@@ -73,7 +73,7 @@ func (h *Hosting) look(ctx context.Context, from client.Reader, s *v1alpha1.Serv
 	} else if err != nil {
 		return Server{}, fmt.Errorf("read Service %s: %w", key, err)
 	}
-	v := view(s, es, svc)
+	v := view(s, es, svc, h.Now())
 	if number, err := h.filesNumber(ctx, from, s); err != nil {
 		return Server{}, err
 	} else if number != 0 {

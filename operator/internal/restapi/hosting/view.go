@@ -71,9 +71,9 @@ type Server struct {
 	CreatedAt   time.Time        `json:"created_at" doc:"When it was made."`
 }
 
-// view is what a server's objects say of it. The ElasticService and the Service are nil where they
+// view is what a server's objects say of it now. The ElasticService and the Service are nil where they
 // aren't there yet.
-func view(s *v1alpha1.Server, es *v1alpha1.ElasticService, svc *corev1.Service) Server {
+func view(s *v1alpha1.Server, es *v1alpha1.ElasticService, svc *corev1.Service, now time.Time) Server {
 	id, _ := ID(s.Name)
 	want := wantOf(s)
 	v := Server{
@@ -88,7 +88,7 @@ func view(s *v1alpha1.Server, es *v1alpha1.ElasticService, svc *corev1.Service) 
 	}
 	if es != nil {
 		fromElasticService(&v, &es.Status)
-		if until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAwakeUntilAnnotation); err == nil && !until.IsZero() {
+		if until, err := maintenance.ParseTime(es.Annotations, wellknown.KeepAwakeUntilAnnotation); err == nil && until.After(now) {
 			v.KeptAwake = &until
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 )
@@ -11,7 +12,8 @@ import (
 const (
 	// flushEvery gathers lines, so that a chatty game costs a browser some events a second.
 	flushEvery = 200 * time.Millisecond
-	// retryEvery is for a log that can't be had: a game that is starting has none yet.
+	// retryEvery is for a log that can't be had, as a game that is starting has none yet, and for one
+	// whose connection broke.
 	retryEvery = 2 * time.Second
 	// retryUnexpected is for one that fails, which is logged each time.
 	retryUnexpected = time.Minute
@@ -60,11 +62,15 @@ func (f *follower) put(change func(*logMessage)) {
 }
 
 // run follows the log until ctx ends. It begins anew when the server changed, or after a while
-// where there was no log.
+// where there was no log, or it broke off.
 func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := time.Duration(0)
-		if had, err := f.follow(ctx); !had && ctx.Err() == nil {
+		switch had, err := f.follow(ctx); {
+		case err == nil || ctx.Err() != nil:
+		case had:
+			pause = retryEvery
+		default:
 			pause = f.say(err)
 		}
 		f.wait(ctx, pause)
@@ -101,7 +107,7 @@ func (f *follower) wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// follow reads the log to its end, and reports whether there was one.
+// follow reads the log to its end, which is no error, and reports whether there was one.
 func (f *follower) follow(ctx context.Context) (had bool, err error) {
 	log, err := f.p.servers.Logs(ctx, f.r.who, f.id, f.most, true)
 	if err != nil {
@@ -116,8 +122,11 @@ func (f *follower) follow(ctx context.Context) (had bool, err error) {
 	in := bufio.NewReader(log)
 	for {
 		line, err := readLine(in)
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			return true, nil
+		}
+		if err != nil {
+			return true, err
 		}
 		f.put(func(m *logMessage) {
 			m.Lines = append(m.Lines, line)

@@ -140,6 +140,20 @@ func TestALogBeginsAnewWithTheNextGame(t *testing.T) {
 	l.until("log", "the next game")
 }
 
+func TestALogGoesOnAfterItsConnectionBroke(t *testing.T) {
+	w := newWorld(t, page.Options{})
+	w.Put(ready(1, 0))
+	l := w.listen("/page/servers/1/live")
+	w.Log(1, "before")
+	l.until("log", "before")
+	w.Break(1)
+	w.Log(1, "after")
+	// It begins anew, with its last lines: all at once, or one after the other.
+	if e := l.until("log", `"fresh":true`); !strings.Contains(e.data, "after") {
+		l.until("log", "after")
+	}
+}
+
 func TestACallersStreamsAreBounded(t *testing.T) {
 	w := newWorld(t, page.Options{CallerStreams: 2, Streams: 3})
 	w.Put(ready(1, 0))

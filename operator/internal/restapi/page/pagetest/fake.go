@@ -41,12 +41,14 @@ var _ page.Servers = (*Fake)(nil)
 // one is a server with what it had.
 type one struct {
 	page.Server
-	log     []string
-	logs    hub[string]
-	events  []page.Event
-	news    hub[page.Event]
-	wakes   []page.Wake
-	samples []page.Sample
+	log  []string
+	logs hub[string]
+	// followed are the logs that are being read.
+	followed []*io.PipeWriter
+	events   []page.Event
+	news     hub[page.Event]
+	wakes    []page.Wake
+	samples  []page.Sample
 }
 
 // Asked are the calls that changed something, such as "stop 3 force=false by alice".
@@ -102,6 +104,17 @@ func (f *Fake) Log(id int64, lines ...string) {
 	for _, line := range lines {
 		o.logs.send(line)
 	}
+}
+
+// Break breaks the connections by which a server's log is read. Its game goes on.
+func (f *Fake) Break(id int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.servers[id]
+	for _, out := range o.followed {
+		_ = out.CloseWithError(io.ErrUnexpectedEOF)
+	}
+	o.followed = nil
 }
 
 // Happen adds an event, or changes the one with its ID.
@@ -313,6 +326,7 @@ func (f *Fake) Logs(ctx context.Context, _ page.Caller, id int64, lines int, fol
 	}
 	in, out := io.Pipe()
 	news := o.logs.subscribe(ctx)
+	o.followed = append(o.followed, out)
 	go func() {
 		_, err := out.Write(past.Bytes())
 		for line := range news {
