@@ -170,8 +170,9 @@ type GameStatus struct {
 	// since is when that state was first reported.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// phase is what the game last said of its state, while that is Unhealthy: Ready, Allocated or
-	// Reserved, or Starting where it has said nothing of it. A sidecar that starts again goes on with it.
+	// phase is what the game last said of its state, while that is Unhealthy, or Shutdown because nobody
+	// plays: Ready, Allocated or Reserved, or Starting where it has said nothing of it. A sidecar that starts
+	// again goes on with it.
 	// +optional
 	Phase GameState `json:"phase,omitempty"`
 	// started is when the game's process was started that said so, by the node's clock. A sidecar that
@@ -179,9 +180,16 @@ type GameStatus struct {
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
 	// countsPlayers is true where a game that is probed has itself said how many play, which comes before
-	// what its probe says.
+	// what its probe says; and of other games where one is leaving.
 	// +optional
 	CountsPlayers bool `json:"countsPlayers,omitempty"`
+	// leaving is true where the game has said that it ends once nobody plays.
+	// +optional
+	Leaving bool `json:"leaving,omitempty"`
+	// pings is true where the game has sent a health ping, so that it is expected to go on. That alone isn't
+	// written: it comes with the next change.
+	// +optional
+	Pings bool `json:"pings,omitempty"`
 	// podUID is the UID of the Pod whose sidecar said so.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`

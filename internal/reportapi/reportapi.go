@@ -109,14 +109,18 @@ type Report struct {
 
 // Memory is what a sidecar that starts again gets back besides a Game.
 type Memory struct {
-	// Phase is what the game last said of its state, where that is Unhealthy: Ready, Allocated or
-	// Reserved, or Starting where it has said nothing of it.
+	// Phase is what the game last said of its state, where that is Unhealthy, or Shutdown because nobody
+	// plays: Ready, Allocated or Reserved, or Starting where it has said nothing of it.
 	Phase v1alpha1.GameState `json:"phase,omitempty"`
 	// Started is the Answer's GameStarted of the process that the Game is of; nil: that isn't known.
 	Started *time.Time `json:"started,omitempty"`
 	// CountsPlayers is set where a game that is probed has itself said how many play, which comes before
-	// what its probe says.
+	// what its probe says; and of other games where one is Leaving.
 	CountsPlayers bool `json:"countsPlayers,omitempty"`
+	// Leaving is set where the game is to end once nobody plays.
+	Leaving bool `json:"leaving,omitempty"`
+	// Pings is set where the game has sent a health ping, so that it is expected to go on.
+	Pings bool `json:"pings,omitempty"`
 }
 
 // Game is a game's state, and what a sidecar that starts again gets back.

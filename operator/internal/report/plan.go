@@ -54,6 +54,8 @@ type said struct {
 	// from is the sequence number of the first of the instance's reports from which on all came
 	// here without a gap. The one before went to another replica.
 	from int64
+	// leavingFrom is likewise that of the first from which on all said the same of whether the game is leaving.
+	leavingFrom int64
 	// deniedSince is the sequence number of the instance's first report from which on all
 	// denied the deletion, wherever they went; 0 where that isn't known.
 	deniedSince int64
@@ -63,6 +65,12 @@ type said struct {
 func (s *said) busy() bool {
 	p := s.report.Game.Players
 	return !s.report.DeletionAllowed || p != nil && p.Current > 0
+}
+
+// leaving reports whether the game is to end once nobody plays.
+func (s *said) leaving() bool {
+	m := s.report.Memory
+	return m != nil && m.Leaving
 }
 
 // supersededBy reports whether a Server's status is from a newer report than this one.
@@ -157,6 +165,12 @@ func compare(server *v1alpha1.Server, s *said) change {
 		// the next change.
 		game.Started, game.Phase, game.CountsPlayers = nil, stored.Phase, stored.CountsPlayers
 	}
+	if stored.Instance == s.report.Instance && stored.Sequence >= s.leavingFrom {
+		// It has been written: kinds of an earlier version don't store it, and it isn't written again.
+		game.Leaving = stored.Leaving
+	}
+	// That a game pings is written with the next change, which mostly is that it is Ready.
+	game.Pings = game.Pings && stored.Pings
 	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
 	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
 		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)

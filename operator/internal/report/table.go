@@ -90,7 +90,7 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 		return nil
 	}
 	e.reply(s)
-	s.since, s.from = s.at, sequence(s.report)
+	s.since, s.from, s.leavingFrom = s.at, sequence(s.report), sequence(s.report)
 	if last := e.last; last != nil {
 		e.came = e.came && s.at.Sub(last.at) <= reportapi.FreshFor // else it comes back from another replica
 		if last.podUID == s.podUID && last.report.Game.State == s.report.Game.State {
@@ -98,6 +98,9 @@ func (t *table) take(uid types.UID, server types.NamespacedName, s *said) *waite
 		}
 		if last.podUID == s.podUID && last.report.Instance == s.report.Instance && s.from-sequence(last.report) <= 1 {
 			s.from = last.from
+			if last.leaving() == s.leaving() {
+				s.leavingFrom = last.leavingFrom
+			}
 		}
 		if last.podUID != s.podUID || last.report.Instance != s.report.Instance {
 			e.announced = ""

@@ -120,13 +120,24 @@ func (c *core) restoreWords(g reportapi.Game, memory *reportapi.Memory, at, now 
 	if !w.permission.said() && g.Permission != "" {
 		w.permission = say(g.Permission, at)
 	}
+	// An operator of an earlier version restores of that only the end, with the phase that the game said. Who asks for
+	// its own end has no such phase.
+	leaving := memory.Leaving || g.State == v1alpha1.GameShutdown && memory.Phase != ""
+	if leaving && !w.leaving.said() {
+		w.leaving = say(true, at)
+	}
 	c.restorePhase(g, memory.Phase, at, now)
 	if g.Players != nil {
-		c.restorePlayers(g, memory.CountsPlayers, at)
+		c.restorePlayers(g, memory.CountsPlayers, leaving, at)
+	}
+	// Where it isn't clear which process pinged, this one may be another, and take long before it does.
+	if memory.Pings && memory.Started != nil && !w.ping.said() {
+		w.ping = say(now, at)
 	}
 }
 
-// restorePhase takes in the game's state; before is its phase if it is Unhealthy.
+// restorePhase takes in the game's state; before is what it said of that, if it is Unhealthy or ends because
+// nobody plays.
 func (c *core) restorePhase(g reportapi.Game, before v1alpha1.GameState, at, now time.Time) {
 	w := &c.words
 	p := phase{state: g.State}
@@ -142,10 +153,14 @@ func (c *core) restorePhase(g reportapi.Game, before v1alpha1.GameState, at, now
 			if w.well.IsZero() && !w.failed.said() {
 				w.failed = say(brokenness{g.Message, now}, at)
 			}
-		} else if w.ping.IsZero() && w.well.IsZero() && !w.answer.said() {
+		} else if !w.ping.said() && w.well.IsZero() && !w.answer.said() {
 			w.broken = say(brokenness{g.Message, now}, at)
 		}
-	case v1alpha1.GameReady, v1alpha1.GameAllocated, v1alpha1.GameShutdown:
+	case v1alpha1.GameShutdown:
+		if before != "" {
+			p = phase{state: before, until: g.ReservedUntil}
+		}
+	case v1alpha1.GameReady, v1alpha1.GameAllocated:
 	}
 	// If the game reported nothing it is Ready by default, not by its own report.
 	if g.Reported && !w.phase.said() && p.state != v1alpha1.GameStarting {
@@ -154,12 +169,12 @@ func (c *core) restorePhase(g reportapi.Game, before v1alpha1.GameState, at, now
 }
 
 // restorePlayers takes in how many play. A game that is probed counts where it said so itself, and where
-// it names them.
-func (c *core) restorePlayers(g reportapi.Game, counts bool, at time.Time) {
+// it names them. Leaving is set where it was to end once nobody plays.
+func (c *core) restorePlayers(g reportapi.Game, counts, leaving bool, at time.Time) {
 	w := &c.words
 	probed := c.config.Probed
 	counts = counts || len(g.Players.IDs) > 0
-	if !counts && c.uncounted(g) {
+	if !counts && c.uncounted(g, leaving) {
 		return
 	}
 	// A probed game that counts may not have answered yet, unless it is Ready by that.
@@ -183,10 +198,12 @@ func (c *core) restorePlayers(g reportapi.Game, counts bool, at time.Time) {
 }
 
 // uncounted reports whether nothing has said that nobody plays. A Server whose spec has a capacity shows
-// that nevertheless, and a probed game that hasn't answered yet may have reported something else.
-func (c *core) uncounted(g reportapi.Game) bool {
+// that nevertheless, and a probed game that hasn't answered yet may have reported something else. One that was to
+// end once nobody plays, and is in use, has had no answer: by that it would have ended.
+func (c *core) uncounted(g reportapi.Game, leaving bool) bool {
 	booting := c.config.Probed && g.State == v1alpha1.GameStarting
-	return g.Players.Current == 0 && (!g.Reported || booting)
+	inUse := g.State == v1alpha1.GameAllocated || g.State == v1alpha1.GameReserved
+	return g.Players.Current == 0 && (!g.Reported || booting || leaving && (inUse || !c.config.Probed))
 }
 
 // join puts earlier players before those who have joined since. For a while both together may

@@ -209,7 +209,7 @@ func (g *Game) Permit(allowed bool) {
 // Ping takes the game's report that it is well. After the first one it is expected to go on.
 func (g *Game) Ping() {
 	_ = g.do(sign, func(c *core, now time.Time) error {
-		c.words.ping, c.words.broken = now, word[brokenness]{}
+		c.words.ping, c.words.broken = say(now, now), word[brokenness]{}
 		return nil
 	})
 }

@@ -19,8 +19,8 @@ func (g *Game) Healthy() {
 	_ = g.do(by, func(c *core, now time.Time) error {
 		w := &c.words
 		w.well, w.failed, w.broken = now, word[brokenness]{}, word[brokenness]{}
-		if !w.ping.IsZero() {
-			w.ping = now
+		if w.ping.said() {
+			w.ping = say(now, now)
 		}
 		if c.restored {
 			c.readyIfWell()
@@ -53,14 +53,10 @@ func (g *Game) Failed() {
 // takes that back, which is TooLate once the operator has ordered to shut down.
 func (g *Game) EndWhenEmpty(wanted bool) error {
 	return g.do(report, func(c *core, now time.Time) error {
-		if wanted {
-			c.words.leaving = say(true, now)
-			return nil
-		}
-		if c.lastAnswer.Shutdown {
+		if !wanted && c.lastAnswer.Shutdown {
 			return refuse(TooLate, "the Server is being deleted or stopped already")
 		}
-		c.words.leaving = word[bool]{}
+		c.words.leaving = say(wanted, now)
 		return nil
 	})
 }
@@ -69,7 +65,7 @@ func (g *Game) EndWhenEmpty(wanted bool) error {
 // how many play is empty unless it is Allocated.
 func (c *core) over(p phase) bool {
 	w := &c.words
-	if !w.leaving.said() {
+	if !w.leaving.value {
 		return false
 	}
 	players := c.players()
@@ -89,8 +85,9 @@ func (c *core) countsPlayers() bool {
 	return c.words.players.said() || !c.words.tracked.IsZero()
 }
 
-// doubtful reports whether so many probes were unanswered that the last answer may not hold any more.
+// doubtful reports whether so many probes were unanswered that the last answer may not hold any more. It may
+// not either where the game was Unhealthy before this sidecar started.
 func (c *core) doubtful() bool {
 	h := c.config.Health
-	return !h.Disabled && c.words.unanswered >= h.FailureThreshold
+	return !h.Disabled && (c.words.unanswered >= h.FailureThreshold || c.words.broken.said())
 }

@@ -46,7 +46,8 @@ type words struct {
 	phase word[phase]
 	// before is the phase before Shutdown, for a game that undoes that.
 	before word[phase]
-	// leaving is said where the game is to end once nobody plays.
+	// leaving is whether the game is to end once nobody plays. False counts as said, too: it comes before what
+	// is restored.
 	leaving word[bool]
 	// permission is Allowed or Denied.
 	permission word[v1alpha1.DeletionPermission]
@@ -66,8 +67,9 @@ type words struct {
 	failing    time.Time
 	// counted is when the last of them was sent.
 	counted time.Time
-	// ping is when the game last reported that it is well.
-	ping time.Time
+	// ping is when the game last reported that it is well. Where the sidecar before this one was the last to
+	// hear that, it is when this one began to wait for the next one.
+	ping word[time.Time]
 	// broken is the state of a game that became Unhealthy before this sidecar started.
 	broken word[brokenness]
 	// failed is said where the game has said that it is broken, and well is when it last said the
@@ -93,7 +95,8 @@ func (w *words) forget(before time.Time) {
 	w.broken.forget(before)
 	w.failed.forget(before)
 	w.leaving.forget(before)
-	for _, t := range [...]*time.Time{&w.tracked, &w.ping, &w.well, &w.last, &w.reported} {
+	w.ping.forget(before)
+	for _, t := range [...]*time.Time{&w.tracked, &w.well, &w.last, &w.reported} {
 		if t.Before(before) {
 			*t = time.Time{}
 		}

@@ -145,9 +145,9 @@ func (c *core) unwell() (since time.Time, message string) {
 	if w.answer.said() && w.unanswered >= h.FailureThreshold {
 		first(w.failing, fmt.Sprintf("the game left %d probes in a row unanswered, after it had answered before", h.FailureThreshold))
 	}
-	if !w.ping.IsZero() {
+	if w.ping.said() {
 		silence := time.Duration(h.FailureThreshold) * h.Period
-		first(w.ping.Add(silence), fmt.Sprintf("the game sent no health ping for %s, after it had sent some", silence))
+		first(w.ping.value.Add(silence), fmt.Sprintf("the game sent no health ping for %s, after it had sent some", silence))
 	}
 	return since, message
 }
@@ -253,7 +253,7 @@ func (c *core) restsOnProbe(now time.Time) bool {
 	case v1alpha1.GameShutdown:
 		return false
 	case v1alpha1.GameAllocated, v1alpha1.GameReserved:
-		if !w.leaving.said() {
+		if !w.leaving.value {
 			return false
 		}
 	case v1alpha1.GameStarting, v1alpha1.GameReady, v1alpha1.GameUnhealthy:
@@ -329,7 +329,7 @@ func (c *core) notReady(now time.Time) string {
 		return "the operator hasn't answered yet since this sidecar started"
 	case state == v1alpha1.GameShutdown:
 		return "the game asked for its own end"
-	case c.words.leaving.said():
+	case c.words.leaving.value:
 		return "the game ends once nobody plays"
 	case state == v1alpha1.GameUnhealthy:
 		return message
@@ -371,20 +371,31 @@ func (c *core) snapshot(now time.Time) Snapshot {
 		LastAnswer:      c.lastAnswer,
 		Restarts:        c.restarts,
 	}
-	// The one before Unhealthy goes on once the game is well again.
 	phase := c.said(now)
-	if state == v1alpha1.GameUnhealthy {
-		s.Memory.Phase = cmp.Or(phase.state, v1alpha1.GameStarting)
-	}
-	if !c.started.IsZero() {
-		s.Memory.Started = new(c.started)
-	}
-	s.Memory.CountsPlayers = c.config.Probed && c.countsPlayers()
-	if state == v1alpha1.GameReserved || state == v1alpha1.GameUnhealthy {
+	s.Memory = c.memory(state, phase, s.Game.Players)
+	if state == v1alpha1.GameReserved || s.Memory.Phase != "" {
 		s.Game.ReservedUntil = phase.until
 	}
 	s.Game.Counters, s.Game.Lists = c.kept()
 	return s
+}
+
+// memory is what the sidecar after this one needs besides the Game that is reported.
+func (c *core) memory(state v1alpha1.GameState, said phase, players *v1alpha1.PlayersStatus) reportapi.Memory {
+	m := reportapi.Memory{Leaving: c.words.leaving.value, Pings: c.words.ping.said()}
+	// What the game said goes on once it is well again, or when somebody has come after all.
+	if state == v1alpha1.GameUnhealthy || state == v1alpha1.GameShutdown && said.state != v1alpha1.GameShutdown {
+		m.Phase = cmp.Or(said.state, v1alpha1.GameStarting)
+	}
+	if !c.started.IsZero() {
+		m.Started = new(c.started)
+	}
+	if c.config.Probed {
+		m.CountsPlayers = c.countsPlayers()
+	} else {
+		m.CountsPlayers = m.Leaving && players != nil
+	}
+	return m
 }
 
 // next is when the snapshot may change by itself; zero: it won't.
@@ -396,7 +407,7 @@ func (c *core) next(now time.Time) time.Time {
 			next = t
 		}
 	}
-	if p := c.phase(now); p.state == v1alpha1.GameReserved && p.until != nil && (next.IsZero() || p.until.Before(next)) {
+	if p := c.said(now); p.state == v1alpha1.GameReserved && p.until != nil && (next.IsZero() || p.until.Before(next)) {
 		next = *p.until
 	}
 	return next
