@@ -168,7 +168,9 @@ func TestADeskShrinksThoughItHasWork(t *testing.T) {
 	for range 2 * peak * jobsEach {
 		d.do(&d.newcomers, func() {})
 	}
-	if left := runtime.NumGoroutine() - before; left > 2 {
+	// Where another process has the processor just after one has said that it is done, the next job finds none that
+	// waits, and begins another.
+	if left := runtime.NumGoroutine() - before; left > peak/5 {
 		t.Errorf("%d goroutines are there for one job at a time, which %d had needed at once", left, peak)
 	}
 }
