@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -182,14 +183,21 @@ func TestNothingIsLedAstrayAtAFront(t *testing.T) {
 		// first is said at once, and then once that is answered.
 		first, then string
 		status      int
+		// unheard is set where the client doesn't hear all that the server says, nor anything
+		// else: its connection is reset. Unanswered is set where that is so from the start.
+		unheard, unanswered bool
 	}{
 		"CONNECT":                     {first: "CONNECT odd.example.com:443 HTTP/1.1\r\nHost: odd.example.com\r\n\r\n", status: 400},
 		"a bad chunk with its head":   {first: chunked + "ZZZ\r\n"},
 		"a bad chunk":                 {answers: []string{plain}, first: chunked, then: "ZZZ\r\n" + get("blog.example.com", "/stolen")},
 		"a request in a broken body":  {answers: []string{plain}, first: chunked, then: "30\r\n" + get("blog.example.com", "/stolen") + "\r\nZZ\r\n"},
 		"two lengths":                 {answers: []string{plain}, first: get("odd.example.com", "/"), then: "POST / HTTP/1.1\r\nHost: odd.example.com\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n" + get("blog.example.com", "/stolen")},
-		"a server's two lengths":      {answers: []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"}, first: get("odd.example.com", "/"), then: get("blog.example.com", "/stolen")},
-		"an answer that nobody asked": {answers: []string{plain + plain}, first: get("odd.example.com", "/"), then: get("blog.example.com", "/stolen")},
+		"a server's two lengths":      {answers: []string{"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok" + plain}, first: get("odd.example.com", "/"), then: get("blog.example.com", "/stolen"), unheard: true, unanswered: true},
+		"an answer that nobody asked": {answers: []string{plain + plain}, first: get("odd.example.com", "/"), then: get("blog.example.com", "/stolen"), unheard: true},
+		"a change of the protocol that nobody asked for": {
+			answers: []string{"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n" + plain},
+			first:   get("odd.example.com", "/"), then: get("blog.example.com", "/stolen"), unheard: true, unanswered: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,10 +232,20 @@ func TestNothingIsLedAstrayAtAFront(t *testing.T) {
 			in := bufio.NewReader(conn)
 			write(t, conn, c.first)
 			if c.then != "" {
-				if status, _ := nextResponse(t, in); status != 200 {
-					t.Fatalf("got %d", status)
+				if !c.unanswered {
+					if status, _ := nextResponse(t, in); status != 200 {
+						t.Fatalf("got %d", status)
+					}
 				}
-				write(t, conn, c.then)
+				if _, err := io.WriteString(conn, c.then); err != nil && !c.unheard {
+					t.Fatal(err)
+				}
+			}
+			if c.unheard {
+				_ = conn.SetReadDeadline(time.Now().Add(patience))
+				if rest, err := io.ReadAll(in); len(rest) > 0 || os.IsTimeout(err) {
+					t.Errorf("the client hears %q more, and then %v", rest, err)
+				}
 			}
 			if c.status != 0 {
 				if status, _ := nextResponse(t, in); status != c.status {

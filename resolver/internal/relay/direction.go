@@ -140,7 +140,9 @@ func (f *direction) pumpFollowed() {
 		return
 	}
 	passes := f.show(chunk[before : before+n])
-	f.withhold(chunk[passes:before+n], passes == 0)
+	if f.side == http1.Client { // what may not be passed of a server is dropped
+		f.withhold(chunk[passes:before+n], passes == 0)
+	}
 	if mark != nil {
 		chunk = chunk[:passes+http1.MarkRoom]
 		passes = mark.Add(chunk, passes)
@@ -191,7 +193,8 @@ func (f *direction) peek(chunk []byte) {
 	if !f.some(n, errno, "recvfrom") {
 		return
 	}
-	f.show(chunk[min(int(f.shown), n):n])
+	fresh := chunk[min(int(f.shown), n):n]
+	n -= len(fresh) - f.show(fresh)
 	f.shown = max(f.shown, int32(n)) //nolint:gosec // a buffer's bytes
 	rest := f.send(chunk[:n])
 	if sent := n - len(rest); sent > 0 {
@@ -398,11 +401,11 @@ func (f *direction) dawdles() bool {
 	return len(f.withheld) > 0 && f.stop == http1.GoesOn && !f.over && !f.waiting
 }
 
-// passed reports to the exchange that all it was shown is passed on. Nothing more is read of a
-// request that goes elsewhere.
+// passed reports to the exchange that all it was shown is passed on, or all that may be. Nothing
+// more is read of a request that goes elsewhere, nor of a server that says what nobody asked for.
 func (f *direction) passed() {
-	if x := f.relay.exchange; x != nil {
-		x.Passed(f.side)
+	if x := f.relay.exchange; x != nil && x.Passed(f.side) {
+		f.relay.distrust()
 	}
 	f.over = f.over || f.stop != http1.GoesOn
 }

@@ -94,6 +94,9 @@ type Ended struct {
 	Rest   []byte
 }
 
+// errUnasked is why a relay ends whose server isn't heard any further.
+var errUnasked = errors.New("the server sent what answers no request, or can't be followed")
+
 // Relay copies between two TCP connections, and closes both in the end. All methods except
 // Start and EndIfIdle are for its loop.
 type Relay struct {
@@ -230,6 +233,15 @@ func (r *Relay) leave() {
 	if !r.awaitsHearing(&r.client) {
 		r.end(cmp.Or(r.up.cut, ByClient), nil)
 	}
+}
+
+// distrust ends both directions where the client could take what the server says for the answer
+// of another host. The server counts as gone, so that nothing waits for it; the client is reset
+// once it has received what may be passed.
+func (r *Relay) distrust() {
+	r.server.fail("", 0)
+	r.down.lose()
+	r.err = errUnasked
 }
 
 // cut ends both at once.

@@ -32,10 +32,10 @@ const (
 type Exchange struct {
 	mu      sync.Mutex
 	streams [2]stream
-	// open counts the unanswered requests, and heads has a bit for each of them, the oldest
-	// lowest, which is set where the method is HEAD.
-	open  int
-	heads uint64
+	// open counts the unanswered requests. Heads and upgrades have a bit for each of them, the
+	// oldest lowest: whether the method is HEAD, and whether another protocol is asked for.
+	open            int
+	heads, upgrades uint64
 	// head is set where the request that is being read is a HEAD. Code is the status of the
 	// response that is being read, and minor the HTTP version of either side.
 	head  bool
@@ -55,10 +55,11 @@ type Exchange struct {
 	// that is being read.
 	only   func(name string) bool
 	target []byte
-	// stop is why nothing more of the client's is passed. Upgraded is set once the server has
-	// changed the protocol: nothing more is looked at.
-	stop     Stop
-	upgraded bool
+	// stop is why nothing more of the client's is passed, and unasked is set once nothing more of
+	// the server's is. Upgraded is set once the server has changed the protocol: nothing more is
+	// looked at.
+	stop              Stop
+	unasked, upgraded bool
 	// withheld is how much of the client's was read and must not be passed yet.
 	withheld int
 }
@@ -96,12 +97,12 @@ func (x *Exchange) Watch(passes func(head []byte) bool, other func()) {
 }
 
 // Read takes in what was read from a side, before it is passed on. It returns how much may be
-// passed of that and of what was withheld before: all, unless Only withholds something.
+// passed of that and, for the client, of what was withheld before: all, unless Only was called.
 func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	guarded := x.only != nil && from == Client
-	if guarded && x.stop != GoesOn {
+	if guarded && x.stop != GoesOn || from == Server && x.unasked {
 		return 0
 	}
 	x.passing[from] = true
@@ -114,14 +115,11 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 		if x.streams[from].atRest() {
 			begin = all - len(b)
 		}
-		if from == Server && x.open == 0 {
-			// A response without a request.
-			x.lose()
-			return all
-		}
 		begun, inHead := b, x.streams[from].inHead()
-		var e event
-		b, e = x.streams[from].take(b)
+		e := broken // a response without a request
+		if from == Client || x.open > 0 {
+			b, e = x.streams[from].take(b)
+		}
 		if x.watch != nil && from == Client && inHead {
 			x.ask(begun[:len(begun)-len(b)], e)
 		}
@@ -136,6 +134,9 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 		switch {
 		case e == broken, e == headEnd && !x.headRead(from):
 			x.lose()
+			if x.unasked {
+				return all - len(begun)
+			}
 		case e == messageEnd && from == Server:
 			x.answer()
 		}
@@ -188,6 +189,9 @@ func (x *Exchange) headRead(from Side) bool {
 		if x.head {
 			x.heads |= 1 << x.open
 		}
+		if s.framing.asks {
+			x.upgrades |= 1 << x.open
+		}
 		x.open++
 		s.body()
 		return true
@@ -195,14 +199,15 @@ func (x *Exchange) headRead(from Side) bool {
 	bodiless := x.heads&1 != 0 || x.code == 204 || x.code == 304
 	switch {
 	case x.code == 101:
-		x.upgraded = true
+		x.upgraded = x.upgrades&1 != 0
 		return false
 	case x.code < 200:
 		return true // the answer is still to come
 	case bodiless:
 		x.answer()
-	case s.framing.encodings == 0 && s.framing.lengths == 0:
-		return false // it ends with the connection
+	case s.framing.encodings == 0 && s.framing.lengths == 0: // it ends with the connection
+		s.stage, s.left = inBody, math.MaxInt64
+		return x.only != nil
 	case !s.body():
 		x.answer()
 	}
@@ -213,26 +218,31 @@ func (x *Exchange) headRead(from Side) bool {
 func (x *Exchange) answer() {
 	x.open--
 	x.heads >>= 1
+	x.upgrades >>= 1
 	x.answered = true
 }
 
-// lose stops following, and forgets what is kept for it.
+// lose stops following, and forgets what is kept for it. With Only it is always a server that
+// can't be followed, as the client is stopped before.
 func (x *Exchange) lose() {
 	x.lost, x.withheld = true, 0
-	if x.only != nil && !x.upgraded && x.stop == GoesOn {
-		x.stop = Cut
+	if x.only != nil && !x.upgraded {
+		x.stop, x.unasked = Cut, true
 	}
 	x.streams = [2]stream{}
 }
 
-// Passed is called when what was read from a side has been passed on.
-func (x *Exchange) Passed(from Side) {
+// Passed is called when what may be passed of what was read from a side has been passed on. It
+// reports whether nothing more of that side's ever may, because it is a server whose client could
+// take it for the answer of another host.
+func (x *Exchange) Passed(from Side) (unasked bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.passing[from] = false
 	if x.settled() {
 		x.since = time.Now()
 	}
+	return from == Server && x.unasked
 }
 
 // settled reports whether the connection is idle.
@@ -265,6 +275,8 @@ func (x *Exchange) Opaque(from Side) int64 {
 	defer x.mu.Unlock()
 	s := &x.streams[from]
 	switch {
+	case x.unasked:
+		return 0
 	case x.lost:
 		return math.MaxInt64
 	case s.stage == inBody, s.stage == inChunk:

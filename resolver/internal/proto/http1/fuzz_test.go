@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"dormouse.dev/dormouse/resolver/internal/proto"
@@ -125,6 +126,57 @@ func FuzzExchange(f *testing.F) {
 		}
 		if left, _ := io.ReadAll(down); len(left) > 0 {
 			t.Fatalf("idle, though %q is left", left)
+		}
+	})
+}
+
+// FuzzAnswers compares what is passed of a server whose client may ask another one next with
+// what net/http makes of it: never more answers than requests, nor another protocol unasked.
+func FuzzAnswers(f *testing.F) {
+	for _, c := range exchanges {
+		f.Add(c.requests, c.responses, byte(7))
+		f.Add(c.requests, c.responses+noBody, byte(255))
+	}
+	f.Add(upgrade+get, switches+noBody, byte(255))
+	f.Add(get+upgrade, switches+noBody, byte(255))
+	f.Fuzz(func(t *testing.T, requests, responses string, piece byte) {
+		x := NewExchange()
+		x.Only(func(string) bool { return true })
+		up := bufio.NewReader(strings.NewReader(x.pass(Client, requests, int(piece)+1)))
+		down := bufio.NewReader(strings.NewReader(x.pass(Server, responses, int(piece)+1)))
+		for {
+			request, err := http.ReadRequest(up)
+			if err != nil && !errors.Is(err, io.EOF) {
+				return // it knows what hosts and targets are, too
+			}
+			if err != nil {
+				break
+			}
+			for interim := true; interim; {
+				response, err := http.ReadResponse(down, request)
+				if err != nil {
+					return
+				}
+				interim = response.StatusCode < 200 && response.StatusCode != http.StatusSwitchingProtocols
+				_, err = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+				if response.StatusCode == http.StatusSwitchingProtocols {
+					if request.Header.Get("Upgrade") == "" {
+						t.Fatal("another protocol is passed that nobody asked for")
+					}
+					return
+				}
+				if err != nil || response.Close {
+					return // the client goes on with another connection
+				}
+			}
+			if _, err := io.Copy(io.Discard, request.Body); err != nil {
+				break
+			}
+		}
+		if response, err := http.ReadResponse(down, nil); err == nil {
+			_ = response.Body.Close()
+			t.Fatal("an answer is passed that nobody asked for")
 		}
 	})
 }

@@ -69,8 +69,8 @@ const (
 
 // Only must be called before anything is read. From then on Read passes a request's head once
 // it is complete. It passes nothing from the first request on for whose host the function
-// returns false. Nor does it pass anything that can't be followed, until the server has changed
-// the protocol.
+// returns false. Nor does it pass anything that can't be followed, or of the server what answers
+// no request, until the server has changed the protocol as it was asked to.
 func (x *Exchange) Only(host func(name string) bool) {
 	x.only = host
 	x.streams[Client].keepsHost = host != nil

@@ -190,9 +190,9 @@ type framing struct {
 	// them.
 	chunked   bool
 	encodings int
-	// upgrades is set where another protocol than HTTP/2 is asked for. Requests to upgrade to
-	// that are so common that servers ignore them.
-	upgrades bool
+	// asks is set where another protocol is asked for, and upgrades where that is another than
+	// HTTP/2. Requests to upgrade to HTTP/2 are so common that servers ignore them.
+	asks, upgrades bool
 	// closes is set where the connection is to end with the message.
 	closes bool
 	// bad is set where a field can't be read, or can be read in several ways.
@@ -216,6 +216,7 @@ func (f *framing) add(name, value []byte) {
 		f.host = value
 		f.hosts++
 	case is(name, "Upgrade"):
+		f.asks = true
 		f.upgrades = f.upgrades || !is(value, "h2c")
 	case is(name, "Connection"):
 		for token := range bytes.SplitSeq(value, []byte(",")) {
