@@ -186,10 +186,6 @@ type GameStatus struct {
 	// leaving is true where the game has said that it ends once nobody plays.
 	// +optional
 	Leaving bool `json:"leaving,omitempty"`
-	// pings is true where the game has sent a health ping, so that it is expected to go on. That alone isn't
-	// written: it comes with the next change.
-	// +optional
-	Pings bool `json:"pings,omitempty"`
 	// podUID is the UID of the Pod whose sidecar said so.
 	// +optional
 	PodUID string `json:"podUID,omitempty"`

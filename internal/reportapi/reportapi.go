@@ -119,8 +119,6 @@ type Memory struct {
 	CountsPlayers bool `json:"countsPlayers,omitempty"`
 	// Leaving is set where the game is to end once nobody plays.
 	Leaving bool `json:"leaving,omitempty"`
-	// Pings is set where the game has sent a health ping, so that it is expected to go on.
-	Pings bool `json:"pings,omitempty"`
 }
 
 // Game is a game's state, and what a sidecar that starts again gets back.

@@ -30,7 +30,7 @@ func remember(g *v1alpha1.GameStatus, m *reportapi.Memory) {
 	if m == nil {
 		return
 	}
-	g.Phase, g.CountsPlayers, g.Leaving, g.Pings = m.Phase, m.CountsPlayers, m.Leaving, m.Pings
+	g.Phase, g.CountsPlayers, g.Leaving = m.Phase, m.CountsPlayers, m.Leaving
 	if m.Started != nil {
 		g.Started = &metav1.Time{Time: m.Started.UTC().Truncate(time.Second)}
 	}
@@ -38,9 +38,7 @@ func remember(g *v1alpha1.GameStatus, m *reportapi.Memory) {
 
 // recall is the memory that a status has; nil: none.
 func recall(g *v1alpha1.GameStatus) *reportapi.Memory {
-	m := reportapi.Memory{
-		Phase: g.Phase, Started: timeOf(g.Started), CountsPlayers: g.CountsPlayers, Leaving: g.Leaving, Pings: g.Pings,
-	}
+	m := reportapi.Memory{Phase: g.Phase, Started: timeOf(g.Started), CountsPlayers: g.CountsPlayers, Leaving: g.Leaving}
 	if m == (reportapi.Memory{}) {
 		return nil
 	}

@@ -16,12 +16,12 @@ import (
 func TestMemoryIsRestored(t *testing.T) {
 	c := cluster(t)
 	one, two := start(t, c, "127.0.0.1:0"), start(t, c, "127.0.0.1:0")
-	one.memory = `{"phase":"Allocated","started":"2026-01-02T12:00:00Z","countsPlayers":true,"leaving":true,"pings":true,"later":true}`
+	one.memory = `{"phase":"Allocated","started":"2026-01-02T12:00:00Z","countsPlayers":true,"leaving":true,"later":true}`
 	one.say(next(6, func(r *reportapi.Report) {
 		r.DeletionAllowed, r.Game.State, r.Game.Reported = false, v1alpha1.GameUnhealthy, true
 	}))
 	one.eventually("the report is written", func() bool { return one.read().Status.Game.State == v1alpha1.GameUnhealthy })
-	want := &reportapi.Memory{Phase: v1alpha1.GameAllocated, Started: new(noon), CountsPlayers: true, Leaving: true, Pings: true}
+	want := &reportapi.Memory{Phase: v1alpha1.GameAllocated, Started: new(noon), CountsPlayers: true, Leaving: true}
 	again := next(0, func(r *reportapi.Report) { r.Instance, r.Restore = "two", true })
 	for name, r := range map[string]*replica{"the same": one, "another": two} {
 		if diff := cmp.Diff(want, r.say(again).RestoredMemory); diff != "" {
@@ -37,18 +37,18 @@ func TestMemoryIsRestored(t *testing.T) {
 }
 
 // That a game ends once nobody plays is written though nothing else has changed: its sidecar may come to
-// another replica. That it pings is written then, and not before.
+// another replica.
 func TestThatAGameIsLeavingIsWrittenByItself(t *testing.T) {
 	c := cluster(t)
 	one, two := start(t, c, "127.0.0.1:0"), start(t, c, "127.0.0.1:0")
-	one.memory = `{"started":"2026-01-02T12:00:00Z","pings":true}`
+	one.memory = `{"started":"2026-01-02T12:00:00Z"}`
 	one.say(next(6))
-	one.memory = `{"started":"2026-01-02T12:00:00Z","pings":true,"leaving":true}`
+	one.memory = `{"started":"2026-01-02T12:00:00Z","leaving":true}`
 	for sequence := range uint64(20) {
 		one.say(next(7 + sequence))
 	}
 	one.eventually("it is written", func() bool { return one.read().Status.Game.Leaving })
-	want := &reportapi.Memory{Started: new(noon), Leaving: true, Pings: true}
+	want := &reportapi.Memory{Started: new(noon), Leaving: true}
 	again := next(0, func(r *reportapi.Report) { r.Instance, r.Restore = "two", true })
 	if diff := cmp.Diff(want, two.say(again).RestoredMemory); diff != "" {
 		t.Errorf("another replica restores (-want +got):\n%s", diff)
@@ -151,28 +151,26 @@ func (l *life) goesOn(state v1alpha1.GameState, memory *reportapi.Memory) (write
 // Kinds of an earlier version store less, and no Server is written again and again for that.
 func TestTheWritesOfAMemory(t *testing.T) {
 	started := &reportapi.Memory{Started: new(noon)}
-	pings := &reportapi.Memory{Started: new(noon), Pings: true}
-	leaves := &reportapi.Memory{Started: new(noon), Pings: true, Leaving: true}
+	leaves := &reportapi.Memory{Started: new(noon), Leaving: true}
 	anew := &reportapi.Memory{Started: new(noon.Add(time.Hour))}
-	type writes struct{ Ready, PingsLate, Leaving, TakenBack, LeavingAgain, AnotherReplica, AnotherSidecar, BackAgain, Anew int }
+	type writes struct{ Ready, Leaving, TakenBack, LeavingAgain, AnotherReplica, AnotherSidecar, BackAgain, Anew int }
 	for name, c := range map[string]struct {
 		stores func(*v1alpha1.GameStatus)
 		want   writes
 	}{
 		"all is stored": {func(*v1alpha1.GameStatus) {}, writes{Ready: 1, Leaving: 1, TakenBack: 1, LeavingAgain: 1, Anew: 1}},
 		"kinds that store when the game started": {func(g *v1alpha1.GameStatus) {
-			g.Leaving, g.Pings = false, false
+			g.Leaving = false
 		}, writes{Ready: 1, Leaving: 1, LeavingAgain: 1, AnotherReplica: 1, AnotherSidecar: 1, BackAgain: 1, Anew: 1}},
 		"kinds that store nothing": {func(g *v1alpha1.GameStatus) {
-			g.Leaving, g.Pings, g.Started, g.Phase, g.CountsPlayers = false, false, nil, "", false
+			g.Leaving, g.Started, g.Phase, g.CountsPlayers = false, nil, "", false
 		}, writes{Ready: 1, Leaving: 1, LeavingAgain: 1, AnotherReplica: 1, AnotherSidecar: 1, BackAgain: 1}},
 	} {
 		l := &life{t: t, table: newTable(), server: server(unreported), instance: "one", stores: c.stores}
 		got := writes{}
 		got.Ready = l.goesOn(v1alpha1.GameStarting, started) + l.goesOn(v1alpha1.GameReady, started)
-		got.PingsLate = l.goesOn(v1alpha1.GameReady, pings)
 		got.Leaving = l.goesOn(v1alpha1.GameReady, leaves)
-		got.TakenBack = l.goesOn(v1alpha1.GameReady, pings)
+		got.TakenBack = l.goesOn(v1alpha1.GameReady, started)
 		got.LeavingAgain = l.goesOn(v1alpha1.GameReady, leaves)
 		l.table = newTable()
 		got.AnotherReplica = l.goesOn(v1alpha1.GameReady, leaves)
@@ -207,45 +205,13 @@ func TestWhatAnotherReplicaWroteOfLeavingDoesNotStay(t *testing.T) {
 	}
 }
 
-// A sidecar of an earlier version says neither that its game pings nor that it is leaving.
+// A sidecar of an earlier version doesn't say whether its game is leaving.
 func TestAnEarlierSidecarsMemoryCostsNoWrite(t *testing.T) {
 	l := &life{t: t, table: newTable(), server: server(unreported), instance: "one", stores: func(*v1alpha1.GameStatus) {}}
 	for name, memory := range map[string]*reportapi.Memory{"a memory": {Started: new(noon)}, "none": nil} {
 		l.server = server(unreported)
-		if n := l.goesOn(v1alpha1.GameReady, memory); n != 1 || l.server.Status.Game.Leaving || l.server.Status.Game.Pings {
-			t.Errorf("with %s, %d writes of %+v; want one, of neither", name, n, l.server.Status.Game)
-		}
-	}
-}
-
-// That a game pings is written with whatever is, and that it doesn't any more by itself: another process may take long
-// before it does.
-func TestThatAGamePingsIsWrittenWithTheNextChange(t *testing.T) {
-	of := func(pings bool, change ...func(*reportapi.Report)) *said {
-		s := report(change...)
-		s.report.Memory = &reportapi.Memory{Started: new(noon), Pings: pings}
-		return s
-	}
-	stored := func(pings bool) *v1alpha1.Server {
-		return server(func(s *v1alpha1.Server) {
-			s.Status.Game.Started, s.Status.Game.Pings = &metav1.Time{Time: noon}, pings
-		})
-	}
-	for name, c := range map[string]struct {
-		server *v1alpha1.Server
-		said   *said
-		reason string
-		pings  bool
-	}{
-		"it has begun to":         {stored(false), of(true), "", false},
-		"and somebody has come":   {stored(false), of(true, players(1)), reasonPlayers, true},
-		"it goes on to":           {stored(true), of(true), "", true},
-		"it doesn't any more":     {stored(true), of(false), reasonOther, false},
-		"it pings and gets ready": {server(unreported), of(true), reasonState, true},
-	} {
-		got := compare(c.server, c.said)
-		if got.reason != c.reason || got.status != nil && got.status.Game.Pings != c.pings {
-			t.Errorf("%s: written because of %q, %+v; want %q, pings %t", name, got.reason, got.status, c.reason, c.pings)
+		if n := l.goesOn(v1alpha1.GameReady, memory); n != 1 || l.server.Status.Game.Leaving {
+			t.Errorf("with %s, %d writes of %+v; want one, and not leaving", name, n, l.server.Status.Game)
 		}
 	}
 }

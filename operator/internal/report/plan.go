@@ -169,8 +169,6 @@ func compare(server *v1alpha1.Server, s *said) change {
 		// It has been written: kinds of an earlier version don't store it, and it isn't written again.
 		game.Leaving = stored.Leaving
 	}
-	// That a game pings is written with the next change, which mostly is that it is Ready.
-	game.Pings = game.Pings && stored.Pings
 	players := !equality.Semantic.DeepEqual(before.Players, after.Players)
 	other := before.DeletionAllowed != after.DeletionAllowed || !equality.Semantic.DeepEqual(stored, game) ||
 		!equality.Semantic.DeepEqual(before.Counters, after.Counters) || !equality.Semantic.DeepEqual(before.Lists, after.Lists)

@@ -130,10 +130,6 @@ func (c *core) restoreWords(g reportapi.Game, memory *reportapi.Memory, at, now 
 	if g.Players != nil {
 		c.restorePlayers(g, memory.CountsPlayers, leaving, at)
 	}
-	// Where it isn't clear which process pinged, this one may be another, and take long before it does.
-	if memory.Pings && memory.Started != nil && !w.ping.said() {
-		w.ping = say(now, at)
-	}
 }
 
 // restorePhase takes in the game's state; before is what it said of that, if it is Unhealthy or ends because
@@ -153,7 +149,7 @@ func (c *core) restorePhase(g reportapi.Game, before v1alpha1.GameState, at, now
 			if w.well.IsZero() && !w.failed.said() {
 				w.failed = say(brokenness{g.Message, now}, at)
 			}
-		} else if !w.ping.said() && w.well.IsZero() && !w.answer.said() {
+		} else if w.ping.IsZero() && w.well.IsZero() && !w.answer.said() {
 			w.broken = say(brokenness{g.Message, now}, at)
 		}
 	case v1alpha1.GameShutdown:
@@ -181,6 +177,7 @@ func (c *core) restorePlayers(g reportapi.Game, counts, leaving bool, at time.Ti
 	byProbe := c.config.Readiness != v1alpha1.ServerReadinessSDK && g.State == v1alpha1.GameReady
 	if probed && (!counts || byProbe) && !w.answer.said() {
 		w.answer = say(count{g.Players.Current, g.Players.Capacity}, at)
+		w.stale = g.State == v1alpha1.GameUnhealthy
 	}
 	if probed && !counts {
 		return

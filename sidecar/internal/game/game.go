@@ -209,7 +209,7 @@ func (g *Game) Permit(allowed bool) {
 // Ping takes the game's report that it is well. After the first one it is expected to go on.
 func (g *Game) Ping() {
 	_ = g.do(sign, func(c *core, now time.Time) error {
-		c.words.ping, c.words.broken = say(now, now), word[brokenness]{}
+		c.words.ping, c.words.broken = now, word[brokenness]{}
 		return nil
 	})
 }
@@ -221,7 +221,7 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 	_ = g.do(report, func(c *core, now time.Time) error {
 		w := &c.words
 		w.answer = say(count{bound(current), bound(capacity)}, now)
-		w.unanswered, w.failing, w.broken = 0, time.Time{}, word[brokenness]{}
+		w.unanswered, w.failing, w.stale, w.broken = 0, time.Time{}, false, word[brokenness]{}
 		c.probed, c.answered = began, began
 		return nil
 	})

@@ -11,7 +11,7 @@ import (
 // earlier has an operator of an earlier version restore what it knows of.
 func earlier(a *reportapi.Answer) {
 	m := *a.RestoredMemory
-	m.Leaving, m.Pings = false, false
+	m.Leaving = false
 	a.RestoredMemory = &m
 }
 
@@ -134,6 +134,15 @@ func TestNobodyIsGuessedToBeGoneInAnotherSidecar(t *testing.T) {
 	t.Parallel()
 	leave := func(w *world) { w.must(w.EndWhenEmpty(true)) }
 	fails := func(w *world) { w.Answered(w.clock.Now(), 0, 20); w.later(time.Minute); w.unanswered(3); leave(w) }
+	// The first reason for being Unhealthy is the one that is said.
+	saysAndFails := func(w *world) {
+		w.Answered(w.clock.Now(), 0, 20)
+		w.later(time.Minute)
+		w.unanswered(2)
+		w.Failed()
+		w.unanswered(1)
+		leave(w)
+	}
 	for name, c := range map[string]struct {
 		config Config
 		say    func(w *world)
@@ -147,6 +156,8 @@ func TestNobodyIsGuessedToBeGoneInAnotherSidecar(t *testing.T) {
 		"in use, and empty by its probe":              {probedGame(), func(w *world) { w.Allocate(); w.Answered(w.clock.Now(), 0, 20); leave(w) }, v1alpha1.GameShutdown},
 		"in use, and empty before its probe failed":   {probedGame(), func(w *world) { w.Allocate(); fails(w) }, v1alpha1.GameUnhealthy},
 		"idle, and empty before its probe failed":     {probedGame(), fails, v1alpha1.GameUnhealthy},
+		"idle, and said to fail before its probe did": {probedGame(), saysAndFails, v1alpha1.GameUnhealthy},
+		"used, and said to fail before its probe did": {probedGame(), func(w *world) { w.Allocate(); saysAndFails(w) }, v1alpha1.GameUnhealthy},
 		"broken, and nobody was counted":              {plainGame(), func(w *world) { w.Allocate(); w.Failed(); leave(w) }, v1alpha1.GameUnhealthy},
 		"in use, reserved, and nobody was counted":    {plainGame(), func(w *world) { w.Reserve(time.Hour); leave(w) }, v1alpha1.GameReserved},
 		"in use, and empty by its own word, not only": {probedGame(), func(w *world) { w.Allocate(); w.must(w.SetPlayers(0, nil)); leave(w) }, v1alpha1.GameShutdown},
@@ -174,79 +185,26 @@ func TestNobodyIsGuessedToBeGoneInAnotherSidecar(t *testing.T) {
 	w.wantGame(v1alpha1.GameAllocated, false, "in use after all")
 }
 
-// A game that pings goes on to be expected to, from when its next sidecar listens.
-func TestPingsAreExpectedInAnotherSidecar(t *testing.T) {
+// A ping says nothing of who plays: only the probe's next answer does.
+func TestAPingIsNoWordOfWhoPlaysInAnotherSidecar(t *testing.T) {
 	t.Parallel()
-	silence := time.Duration(healthy().FailureThreshold) * healthy().Period
-	pinging := func() *world {
-		w := answeredWorld(t, sdkGame())
-		w.Ready()
+	for _, pingsFirst := range []bool{true, false} {
+		w := answeredWorld(t, probedGame())
+		w.Answered(w.clock.Now(), 1, 20)
+		w.must(w.EndWhenEmpty(true))
 		w.later(time.Minute)
-		w.Ping()
-		w.later(silence - time.Second)
-		return w
-	}
-	restored := func(change func(*reportapi.Answer)) *world {
-		w := pinging().next()
-		w.answered(change)
-		return w
-	}
-	want := func(w *world, want v1alpha1.GameState, when string) {
-		t.Helper()
-		if got := w.state(); got != want {
-			t.Errorf("%s it is %s, want %s", when, got, want)
+		w.unanswered(3)
+		w = w.next()
+		w.answer.Restored.Players.Current = 0 // the last answer, since which somebody has come
+		if pingsFirst {
+			w.Ping()
 		}
+		w.answered(nil)
+		w.Ping()
+		w.wantGame(v1alpha1.GameReady, false, "after a ping")
+		w.Healthy()
+		w.wantGame(v1alpha1.GameReady, false, "after it said that it is well")
+		w.Answered(w.clock.Now(), 0, 20)
+		w.wantGame(v1alpha1.GameShutdown, true, "once its probe is answered")
 	}
-
-	w := restored(nil)
-	w.later(silence - time.Second)
-	want(w, v1alpha1.GameReady, "within the time for a ping")
-	w = w.next()
-	w.answered(nil)
-	w.later(silence - time.Second)
-	want(w, v1alpha1.GameReady, "within that of a third sidecar")
-	w.later(time.Second)
-	want(w, v1alpha1.GameUnhealthy, "after it")
-	w.Ping()
-	want(w, v1alpha1.GameReady, "after a ping")
-
-	w = pinging().next()
-	w.Ping()
-	w.later(silence - time.Second)
-	w.answered(nil)
-	w.later(time.Second)
-	want(w, v1alpha1.GameUnhealthy, "silent since a ping before the operator answered")
-
-	w = restored(nil)
-	w.later(time.Minute)
-	w.restartsGame()
-	w.Ready()
-	w.later(time.Hour)
-	want(w, v1alpha1.GameReady, "in a new process, which hasn't pinged")
-	if w.Snapshot().Memory.Pings {
-		t.Error("a new process counts as one that pings")
-	}
-
-	// The operator's replica lags: the game started again before its sidecar did.
-	w = restored(nil)
-	w.answered(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(w.clock.Now().Add(-5 * time.Second)) })
-	w.Ready()
-	w.later(time.Hour)
-	want(w, v1alpha1.GameReady, "in a new process, which a replica learnt of late")
-
-	for by, change := range map[string]func(*reportapi.Answer){
-		"of a game of which it isn't clear when it started": func(a *reportapi.Answer) { a.RestoredMemory.Started = nil },
-		"by an operator of an earlier version":              earlier,
-		"by one that knows no memory":                       func(a *reportapi.Answer) { a.RestoredMemory = nil },
-	} {
-		w = restored(change)
-		w.later(time.Hour)
-		want(w, v1alpha1.GameReady, "restored "+by)
-	}
-	w = answeredWorld(t, sdkGame())
-	w.Ready()
-	w = w.next()
-	w.answered(nil)
-	w.later(time.Hour)
-	want(w, v1alpha1.GameReady, "a game that never pinged")
 }

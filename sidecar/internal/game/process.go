@@ -19,8 +19,8 @@ func (g *Game) Healthy() {
 	_ = g.do(by, func(c *core, now time.Time) error {
 		w := &c.words
 		w.well, w.failed, w.broken = now, word[brokenness]{}, word[brokenness]{}
-		if w.ping.said() {
-			w.ping = say(now, now)
+		if !w.ping.IsZero() {
+			w.ping = now
 		}
 		if c.restored {
 			c.readyIfWell()
@@ -85,9 +85,8 @@ func (c *core) countsPlayers() bool {
 	return c.words.players.said() || !c.words.tracked.IsZero()
 }
 
-// doubtful reports whether so many probes were unanswered that the last answer may not hold any more. It may
-// not either where the game was Unhealthy before this sidecar started.
+// doubtful reports whether so many probes were unanswered that the last answer may not hold any more.
 func (c *core) doubtful() bool {
 	h := c.config.Health
-	return !h.Disabled && (c.words.unanswered >= h.FailureThreshold || c.words.broken.said())
+	return !h.Disabled && (c.words.unanswered >= h.FailureThreshold || c.words.stale)
 }

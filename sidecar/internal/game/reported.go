@@ -67,9 +67,11 @@ type words struct {
 	failing    time.Time
 	// counted is when the last of them was sent.
 	counted time.Time
-	// ping is when the game last reported that it is well. Where the sidecar before this one was the last to
-	// hear that, it is when this one began to wait for the next one.
-	ping word[time.Time]
+	// stale is set where the answer is one that an earlier sidecar had, of a game that was Unhealthy by then:
+	// its probes may have been unanswered since, whatever else the game says.
+	stale bool
+	// ping is when the game last reported that it is well.
+	ping time.Time
 	// broken is the state of a game that became Unhealthy before this sidecar started.
 	broken word[brokenness]
 	// failed is said where the game has said that it is broken, and well is when it last said the
@@ -95,14 +97,13 @@ func (w *words) forget(before time.Time) {
 	w.broken.forget(before)
 	w.failed.forget(before)
 	w.leaving.forget(before)
-	w.ping.forget(before)
-	for _, t := range [...]*time.Time{&w.tracked, &w.well, &w.last, &w.reported} {
+	for _, t := range [...]*time.Time{&w.tracked, &w.ping, &w.well, &w.last, &w.reported} {
 		if t.Before(before) {
 			*t = time.Time{}
 		}
 	}
 	if !w.answer.said() {
-		w.unanswered, w.failing = 0, time.Time{}
+		w.unanswered, w.failing, w.stale = 0, time.Time{}, false
 	}
 }
 

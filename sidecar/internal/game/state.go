@@ -145,9 +145,9 @@ func (c *core) unwell() (since time.Time, message string) {
 	if w.answer.said() && w.unanswered >= h.FailureThreshold {
 		first(w.failing, fmt.Sprintf("the game left %d probes in a row unanswered, after it had answered before", h.FailureThreshold))
 	}
-	if w.ping.said() {
+	if !w.ping.IsZero() {
 		silence := time.Duration(h.FailureThreshold) * h.Period
-		first(w.ping.value.Add(silence), fmt.Sprintf("the game sent no health ping for %s, after it had sent some", silence))
+		first(w.ping.Add(silence), fmt.Sprintf("the game sent no health ping for %s, after it had sent some", silence))
 	}
 	return since, message
 }
@@ -382,7 +382,7 @@ func (c *core) snapshot(now time.Time) Snapshot {
 
 // memory is what the sidecar after this one needs besides the Game that is reported.
 func (c *core) memory(state v1alpha1.GameState, said phase, players *v1alpha1.PlayersStatus) reportapi.Memory {
-	m := reportapi.Memory{Leaving: c.words.leaving.value, Pings: c.words.ping.said()}
+	m := reportapi.Memory{Leaving: c.words.leaving.value}
 	// What the game said goes on once it is well again, or when somebody has come after all.
 	if state == v1alpha1.GameUnhealthy || state == v1alpha1.GameShutdown && said.state != v1alpha1.GameShutdown {
 		m.Phase = cmp.Or(said.state, v1alpha1.GameStarting)
