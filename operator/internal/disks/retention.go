@@ -1,9 +1,11 @@
 package disks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +54,9 @@ func keepAll(ctx context.Context, live client.Reader, c client.Client, owner cli
 	own := func(o metav1.OwnerReference) bool { return o.UID == owner.GetUID() }
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		if !slices.ContainsFunc(claim.OwnerReferences, own) || !slices.Contains(names, claim.Labels[wellknown.DiskLabel]) {
+		// Earlier versions gave disks no label of their own.
+		disk := cmp.Or(claim.Labels[wellknown.DiskLabel], strings.TrimPrefix(claim.Name, ClaimName(claim.Labels[wellknown.ServerLabel], "")))
+		if !slices.ContainsFunc(claim.OwnerReferences, own) || !slices.Contains(names, disk) {
 			continue
 		}
 		before := claim.DeepCopy()

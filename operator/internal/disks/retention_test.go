@@ -42,11 +42,13 @@ func TestDisksOutliveAnOwnerThatSaysSoNow(t *testing.T) {
 		}
 		return c
 	}
+	unnamed := claim("survival-4", "world", "survival", "gt") // of an earlier version
+	delete(unnamed.Labels, wellknown.DiskLabel)
 	owned := map[string]bool{} // which disks their owners take with them
 	cluster := &lists{Client: fake.NewClientBuilder().WithObjects(
 		claim("survival-0", "world", "survival", "gt"), claim("survival-2", "world", "survival", "gt"),
 		claim("survival-0", "mods", "survival", "gt"), claim("survival-1", "world", "survival", "earlier"),
-		claim("creative-0", "world", "creative", "other"), claim("survival-3", "world", "survival"),
+		claim("creative-0", "world", "creative", "other"), claim("survival-3", "world", "survival"), unnamed,
 	).Build()}
 	look := func() map[string]bool {
 		var all corev1.PersistentVolumeClaimList
@@ -87,7 +89,7 @@ func TestDisksOutliveAnOwnerThatSaysSoNow(t *testing.T) {
 	cluster.refuses = false
 	keep("it is tried again", false, world, 1)
 	want := map[string]bool{
-		"survival-0-world": false, "survival-2-world": false, "survival-3-world": false,
+		"survival-0-world": false, "survival-2-world": false, "survival-3-world": false, "survival-4-world": false,
 		"survival-0-mods": true, "survival-1-world": true, "creative-0-world": true,
 	}
 	for name, is := range look() {

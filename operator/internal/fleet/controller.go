@@ -105,9 +105,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
 
-	if err := r.keepDisks(ctx, f, m); err != nil {
-		return reconcile.Result{}, err
-	}
 	var at *standing // nil: its Servers have no places
 	if len(f.Spec.Template.Spec.Storage) > 0 {
 		if at, err = r.observePlaces(ctx, f, servers); err != nil {
@@ -145,6 +142,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		}
 		kit.Emit(r.Events, f, actionEvents(p, o, m.backoff)...)
 	}
+
+	o.failed = errors.Join(o.failed, r.keepDisks(ctx, f, m))
 
 	// Write the status, unless the next pass does.
 	wrote := len(o.created)+len(o.takenBack)+len(o.drained)+len(o.deleted) > 0

@@ -24,9 +24,22 @@ func claimName(s *v1alpha1.Server, disk v1alpha1.StorageSpec) string {
 	return disks.ClaimName(s.Name, disk.Name)
 }
 
-// buildClaim builds the claim for a disk. World is who owns the disks of a place; nil for a
+// world is who owns the disks of a place, and what its template says of them now.
+type world struct {
+	owner   metav1.OwnerReference
+	storage []v1alpha1.StorageSpec
+}
+
+// takes reports whether a disk goes with its owner. The Server's template and the owner's, which may be a later one,
+// both have to say so: a disk that is gone doesn't come back.
+func (w *world) takes(disk v1alpha1.StorageSpec) bool {
+	now := slices.IndexFunc(w.storage, func(s v1alpha1.StorageSpec) bool { return s.Name == disk.Name })
+	return disk.OnDelete == v1alpha1.StorageDelete && (now < 0 || w.storage[now].OnDelete == v1alpha1.StorageDelete)
+}
+
+// buildClaim builds the claim for a disk. World is whose the disks of a place are; nil for a
 // Server that has none.
-func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference) *corev1.PersistentVolumeClaim {
+func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *world) *corev1.PersistentVolumeClaim {
 	place := map[string]string{}
 	for _, label := range []string{wellknown.PlaceLabel, wellknown.FleetLabel, wellknown.GameTypeLabel} {
 		if value, ok := s.Labels[label]; ok && places.Of(s) != places.None && (label != wellknown.FleetLabel || s.Labels[wellknown.GameTypeLabel] == "") {
@@ -34,8 +47,8 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.Own
 		}
 	}
 	claim := disks.BuildClaim(s.Namespace, s.Name, disks.Labels(s.Name, place), map[string]string{wellknown.ServerUIDAnnotation: string(s.UID)}, &disk)
-	if world != nil && disk.OnDelete == v1alpha1.StorageDelete {
-		claim.OwnerReferences = []metav1.OwnerReference{*world}
+	if world != nil && world.takes(disk) {
+		claim.OwnerReferences = []metav1.OwnerReference{world.owner}
 	}
 	return claim
 }
@@ -45,7 +58,7 @@ func buildClaim(s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.Own
 // what it begins with isn't on yet; nil: none. Then a game may come on them: one that isn't to begin
 // with anything any more says so, and isn't filled if that changes again.
 func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfilled *v1alpha1.StorageSpec, err error) {
-	world, err := r.world(ctx, s)
+	world, err := r.worldOf(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -87,15 +100,15 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfill
 
 // changeClaim brings an existing disk to its size, and lets that of a place go with its Fleet or
 // GameType if it is to. One that an earlier version made gets its name. A disk that can't grow is reported, and used as it is.
-func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *metav1.OwnerReference, claim *corev1.PersistentVolumeClaim) error {
+func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v1alpha1.StorageSpec, world *world, claim *corev1.PersistentVolumeClaim) error {
 	named := claim.DeepCopy()
 	if claim.Labels[wellknown.ServerLabel] == s.Name { // a user's own has none
 		metav1.SetMetaDataLabel(&claim.ObjectMeta, wellknown.DiskLabel, disk.Name)
 	}
 	if world != nil && claim.Labels[wellknown.PlaceLabel] != "" {
-		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == world.UID })
-		if disk.OnDelete == v1alpha1.StorageDelete {
-			claim.OwnerReferences = append(claim.OwnerReferences, *world)
+		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == world.owner.UID })
+		if world.takes(disk) {
+			claim.OwnerReferences = append(claim.OwnerReferences, world.owner)
 		}
 	}
 	if err := r.patchClaim(ctx, named, claim); err != nil {
@@ -122,9 +135,9 @@ func (r *Reconciler) patchClaim(ctx context.Context, before, claim *corev1.Persi
 	return client.IgnoreNotFound(r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
-// world is who owns the disks of a Server's place: its Fleet's GameType, or its Fleet; nil for a
+// worldOf is whose the disks of a Server's place are: its Fleet's GameType's, or its Fleet's; nil for a
 // Server that has no place, or whose Fleet the cache doesn't show.
-func (r *Reconciler) world(ctx context.Context, s *v1alpha1.Server) (*metav1.OwnerReference, error) {
+func (r *Reconciler) worldOf(ctx context.Context, s *v1alpha1.Server) (*world, error) {
 	by := metav1.GetControllerOf(s)
 	if places.Of(s) == places.None || by == nil || by.Kind != "Fleet" {
 		return nil, nil //nolint:nilnil // there is none
@@ -136,11 +149,16 @@ func (r *Reconciler) world(ctx context.Context, s *v1alpha1.Server) (*metav1.Own
 		}
 		return nil, fmt.Errorf("read Fleet %s/%s: %w", s.Namespace, by.Name, err)
 	}
-	owner := metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind, Name: f.Name, UID: f.UID}
-	if gt := metav1.GetControllerOf(f); gt != nil {
-		owner = metav1.OwnerReference{APIVersion: gt.APIVersion, Kind: gt.Kind, Name: gt.Name, UID: gt.UID}
+	by = metav1.GetControllerOf(f)
+	if by == nil {
+		fleet := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Fleet", Name: f.Name, UID: f.UID}
+		return &world{fleet, f.Spec.Template.Spec.Storage}, nil
 	}
-	return &owner, nil
+	gt := &v1alpha1.GameType{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: by.Name}, gt); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read GameType %s/%s: %w", s.Namespace, by.Name, err)
+	}
+	return &world{metav1.OwnerReference{APIVersion: by.APIVersion, Kind: by.Kind, Name: by.Name, UID: by.UID}, gt.Spec.Template.Spec.Storage}, nil
 }
 
 // deleteClaims deletes the disks that are to go with the Server, if they were created for it:

@@ -21,6 +21,7 @@ import (
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/errortracking"
 	"dormouse.dev/dormouse/internal/patch"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/gametype/publish"
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
@@ -103,9 +104,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 		// The cache is about to show a later GameType: a Fleet is as that one wants it.
 		return reconcile.Result{RequeueAfter: kit.StaleRetry}, nil
 	}
-	if err := r.keepDisks(ctx, gt, m); err != nil {
-		return reconcile.Result{}, err
-	}
 
 	// Plan.
 	p := makePlan(now, &seen.acting.Spec, seen.fleets, seen.at, m.number)
@@ -120,6 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (resu
 
 	// Apply.
 	o := r.apply(ctx, &seen, m, p)
+	o.failed = errors.Join(o.failed, r.keepDisks(ctx, gt, &m.disks, gt.Status.ObservedGeneration == gt.Generation))
 	s, err := r.keepServices(ctx, seen.acting, seen.oldPorts)
 	if err != nil {
 		o.failed = errors.Join(o.failed, err)
@@ -153,15 +152,16 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 		return reconcile.Result{}, nil
 	}
 	now, m, original := r.Now(), r.states.Of(client.ObjectKeyFromObject(gt), gt.UID), gt.DeepCopy()
-	if err := r.keepDisks(ctx, gt, m); err != nil {
-		return reconcile.Result{}, err
-	}
 	seen, err := r.fleets(ctx, now, gt, m)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	// A deletion that orphans the dependents needs no wait.
 	if len(seen.fleets) == 0 || slices.Contains(gt.Finalizers, metav1.FinalizerOrphanDependents) {
+		// Once more: an operator of an earlier version may have led when it was changed.
+		if err := r.keepDisks(ctx, gt, &disks.Retention{}, false); err != nil {
+			return reconcile.Result{}, err
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(r.setFinalizer(ctx, gt, false))
 	}
 	var p plan
@@ -184,12 +184,12 @@ func (r *Reconciler) finish(ctx context.Context, gt *v1alpha1.GameType) (reconci
 }
 
 // keepDisks lets disks outlive a GameType that says so since a moment ago.
-func (r *Reconciler) keepDisks(ctx context.Context, gt *v1alpha1.GameType, m *state) error {
+func (r *Reconciler) keepDisks(ctx context.Context, gt *v1alpha1.GameType, m *disks.Retention, observed bool) error {
 	if r.Live == nil {
 		return nil
 	}
 	of := client.MatchingLabels{wellknown.GameTypeLabel: gt.Name}
-	return m.disks.Keep(ctx, r.Live, r.Client, gt, of, gt.Spec.Template.Spec.Storage, gt.Status.ObservedGeneration == gt.Generation) //nolint:wrapcheck // it says whose
+	return m.Keep(ctx, r.Live, r.Client, gt, of, gt.Spec.Template.Spec.Storage, observed) //nolint:wrapcheck // it says whose
 }
 
 // setFinalizer adds or removes the finalizer.
