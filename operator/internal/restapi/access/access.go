@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,9 @@ type Reviewer struct {
 	accepted *utilcache.LRUExpireCache
 	tokens   *utilcache.LRUExpireCache
 	answers  *utilcache.LRUExpireCache
+	// asking are the tokens that the API server is asked about now: many calls at once with a new one are one
+	// question.
+	asking singleflight.Group
 }
 
 // New makes a Reviewer.
@@ -101,6 +105,16 @@ func (r *Reviewer) User(ctx context.Context, from netip.Addr, token string) (*Us
 		}
 		return nil, ErrUnauthenticated
 	}
+	// Whoever asks may go away before others who wait for the answer.
+	u, err, _ := r.asking.Do(string(key[:]), func() (any, error) { return r.ask(context.WithoutCancel(ctx), from, token, key) })
+	if err != nil {
+		return nil, err //nolint:wrapcheck // ask says what failed
+	}
+	return u.(*User), nil
+}
+
+// ask asks the API server whose token it is.
+func (r *Reviewer) ask(ctx context.Context, from netip.Addr, token string, key [sha256.Size]byte) (*User, error) {
 	if _, ok := r.accepted.Get(key); !ok && !r.unknown.Allow(from) {
 		return nil, ErrBusy
 	}

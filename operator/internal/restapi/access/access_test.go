@@ -1,12 +1,15 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,6 +72,33 @@ func TestAFloodOfTokensHoldsNobodyUp(t *testing.T) {
 	if _, err := r.User(t.Context(), netip.Addr{}, "good-bob"); !errors.Is(err, ErrBusy) {
 		t.Errorf("a new one while there are too many: %v", err)
 	}
+}
+
+// Many calls at once with a token that is new are one question, and outlast the caller who came first.
+func TestCallsAtOnceWithANewTokenAreOneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, asked := reviewer(&few{left: 1}, nil)
+		answer := make(chan struct{})
+		r.client.(*fake.Clientset).PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			<-answer
+			return false, nil, nil
+		})
+		gone, leave := context.WithCancel(t.Context())
+		var calls errgroup.Group
+		for i := range 50 {
+			ctx := t.Context()
+			if i == 0 {
+				ctx = gone
+			}
+			calls.Go(func() error { _, err := r.User(ctx, netip.Addr{}, "good-alice"); return err })
+			synctest.Wait()
+		}
+		leave()
+		close(answer)
+		if err := calls.Wait(); err != nil || asked["tokens"] != 1 {
+			t.Errorf("the API server was asked %d times: %v", asked["tokens"], err)
+		}
+	})
 }
 
 // A user is one whichever token is shown, and what a token may do is asked for each of them.
