@@ -348,8 +348,10 @@ func (s *session) connect(address netip.AddrPort) error {
 		return fmt.Errorf("%s: %w", address, errLost)
 	}
 	s.disconnect()
-	// What Try sent to the backend before, this one is to get.
-	s.queue, s.sent = append(s.sent, s.queue...), nil
+	if len(s.sent) > 0 {
+		// What Try sent to the backend before, this one is to get.
+		s.queue, s.sent = append(s.sent, s.queue...), nil
+	}
 	upstream, from, err := conn.DialUDP(address)
 	if err != nil {
 		return err
