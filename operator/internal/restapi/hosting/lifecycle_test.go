@@ -16,9 +16,9 @@ func TestAServerIsKeptAwakeUntilItsTimeIsOver(t *testing.T) {
 	h := cluster(t, interceptor.Funcs{})
 	now := time.Date(2026, time.November, 27, 18, 0, 0, 0, time.UTC)
 	h.Now = func() time.Time { return now }
-	keep := func(minutes time.Duration) {
+	keep := func(after time.Duration) {
 		t.Helper()
-		if err := h.KeepAwake(t.Context(), 5, now.Add(minutes*time.Minute)); err != nil {
+		if err := h.KeepAwake(t.Context(), 5, now.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,14 +39,14 @@ func TestAServerIsKeptAwakeUntilItsTimeIsOver(t *testing.T) {
 			t.Errorf("the annotation is %q, want %q", got, annotation)
 		}
 	}
-	keep(120)
+	keep(120 * time.Minute)
 	kept(2*time.Hour, "2026-11-27T20:00:00Z")
 	now = now.Add(2 * time.Hour)
 	kept(0, "2026-11-27T20:00:00Z")
-	keep(60)
+	keep(60 * time.Minute)
 	kept(time.Hour, "2026-11-27T21:00:00Z")
-	keep(0)
+	keep(0 * time.Minute)
 	kept(0, "")
-	keep(0)
+	keep(0 * time.Minute)
 	kept(0, "")
 }
