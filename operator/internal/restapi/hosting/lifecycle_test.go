@@ -45,8 +45,8 @@ func TestAServerIsKeptAwakeUntilItsTimeIsOver(t *testing.T) {
 	kept(0, "2026-11-27T20:00:00Z")
 	keep(60 * time.Minute)
 	kept(time.Hour, "2026-11-27T21:00:00Z")
-	keep(0 * time.Minute)
+	keep(0)
 	kept(0, "")
-	keep(0 * time.Minute)
+	keep(0)
 	kept(0, "")
 }
