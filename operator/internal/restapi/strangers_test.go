@@ -9,7 +9,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Whoever shows rubbish from one address takes a fifth of the questions about tokens: who comes from
+// Whoever shows rubbish from one address takes half of the questions about tokens: who comes from
 // another one is let in with a token that nobody has shown before, to the API and to its page.
 func TestAStrangersTokensKeepNobodyOut(t *testing.T) {
 	const other = "198.51.100.2:4000"
