@@ -73,9 +73,9 @@ func check(what func() error) fasthttp.RequestHandler {
 }
 
 // metrics writes what a registry gathers, in the format that the scraper asks for.
-func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
+func metrics(gatherer prometheus.Gatherer, around func(func())) fasthttp.RequestHandler {
 	var last atomic.Int64 // how large the answer was: a buffer that grows leaves as much garbage again
-	return func(ctx *fasthttp.RequestCtx) {
+	answer := func(ctx *fasthttp.RequestCtx) {
 		accept := http.Header{"Accept": {string(ctx.Request.Header.Peek(fasthttp.HeaderAccept))}}
 		format := expfmt.NegotiateAccept(accept, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 		size := last.Load()
@@ -88,4 +88,8 @@ func metrics(gatherer prometheus.Gatherer) fasthttp.RequestHandler {
 		ctx.SetContentType(string(format))
 		ctx.Response.SetBodyRaw(text.Bytes())
 	}
+	if around == nil {
+		return answer
+	}
+	return func(ctx *fasthttp.RequestCtx) { around(func() { answer(ctx) }) }
 }

@@ -80,6 +80,9 @@ type Options struct {
 	Ready func() error
 	// Gatherer has the metrics at MetricsPath; nil: there is no such path.
 	Gatherer prometheus.Gatherer
+	// AroundScrape is given what gathers and writes the metrics, and calls it once before it returns; nil: that is
+	// called as it is.
+	AroundScrape func(scrape func())
 	// Registerer gets dormouse_http_refused_total, which counts the requests that
 	// no handler answered, and dormouse_http_closed_connections_total, which counts
 	// the connections over a bound; nil: they aren't counted.
@@ -156,7 +159,7 @@ func New(opts Options) *Server {
 	s.Handle(fasthttp.MethodGet, HealthPath, check(opts.Healthy))
 	s.Handle(fasthttp.MethodGet, ReadyPath, check(opts.Ready))
 	if opts.Gatherer != nil {
-		s.Handle(fasthttp.MethodGet, MetricsPath, metrics(opts.Gatherer))
+		s.Handle(fasthttp.MethodGet, MetricsPath, metrics(opts.Gatherer, opts.AroundScrape))
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package garbage
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -228,4 +229,51 @@ func TestWhoSetsItHasIt(t *testing.T) {
 	if New(nil) == nil {
 		t.Error("nothing sets it without GOGC")
 	}
+}
+
+// While scrapes are answered there may be more garbage, by whatever there may be else.
+func TestThereMayBeMoreGarbageDuringAScrape(t *testing.T) {
+	p := newProgram(192 * mebibyte)
+	p.percent = atRest
+	p.PutOff(func() {
+		p.PutOff(func() {})
+		p.begin(p.now)
+	})
+	if want := []int{atRest + putOff, 50 + putOff, 50}; !slices.Equal(p.percents, want) {
+		t.Errorf("it set %v, want %v", p.percents, want)
+	}
+	called := false
+	(*Tuner)(nil).PutOff(func() { called = true })
+	if !called {
+		t.Error("a nil Tuner doesn't do it")
+	}
+}
+
+func TestAScrapeBringsNoCollection(t *testing.T) {
+	tuner := &Tuner{set: func(percent int) { debug.SetGCPercent(percent) }, percent: atRest}
+	defer debug.SetGCPercent(debug.SetGCPercent(atRest))
+	lives := make([][]byte, 64)
+	for i := range lives {
+		lives[i] = make([]byte, mebibyte)
+	}
+	collections := func(do func()) uint32 {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		do()
+		runtime.ReadMemStats(&after)
+		return after.NumGC - before.NumGC
+	}
+	scrape := func() {
+		for range 112 { // a ninth of what lives
+			lives[0] = make([]byte, mebibyte/16)
+		}
+	}
+	if got := collections(scrape); got == 0 {
+		t.Fatal("without, it brings none either")
+	}
+	if got := collections(func() { tuner.PutOff(scrape) }); got != 0 {
+		t.Errorf("it brings %d", got)
+	}
+	runtime.KeepAlive(lives)
 }

@@ -203,6 +203,7 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, o options.
 		// One from each sidecar.
 		ManyConnections: true,
 		Gatherer:        gatherer,
+		AroundScrape:    tuner.PutOff,
 		Registerer:      ctrlmetrics.Registry,
 		Log:             log.WithName("http"),
 		OnPanic:         p.Errors.Panic,
