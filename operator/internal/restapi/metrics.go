@@ -1,10 +1,13 @@
 package restapi
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dormouse.dev/dormouse/operator/internal/restapi/access"
 )
 
 // Metrics are the API's.
@@ -27,7 +30,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
 		}, []string{"operation"}),
 		refuse: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dormouse_api_refused_total", Help: "Calls of the REST API that were refused because of a bound: rate (of a user), streams and waiting (open at once).",
+			Name: "dormouse_api_refused_total", Help: "Calls of the REST API that were refused because of a bound: rate (of a user), unknown_tokens (to be looked at, of an address or of all), streams and waiting (open at once).",
 		}, []string{"reason"}),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dormouse_api_open_calls", Help: "Calls of the REST API that stay open: streams (of logs and events), waiting (for a Server).",
@@ -50,3 +53,10 @@ func (m *Metrics) called(operation string, status int, took time.Duration) {
 func (m *Metrics) opened(what string, change float64) { m.open.WithLabelValues(what).Add(change) }
 
 func (m *Metrics) refused(reason string) { m.refuse.WithLabelValues(reason).Inc() }
+
+// askedWho counts a token that wasn't looked at; err is what came of asking whose it is.
+func (m *Metrics) askedWho(err error) {
+	if errors.Is(err, access.ErrBusy) {
+		m.refused("unknown_tokens")
+	}
+}

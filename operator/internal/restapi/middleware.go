@@ -89,6 +89,7 @@ func (g *gate) middleware(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	u, err := g.access.User(ctx.Context(), source(ctx.Context()), bearer(ctx.Header("Authorization")))
+	g.metrics.askedWho(err)
 	if err == nil && !g.allow(u.Key) {
 		// There may be any number of these, and they change nothing.
 		who, audit = u.Name, g.log

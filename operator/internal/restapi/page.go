@@ -75,6 +75,7 @@ func (p people) do(ctx context.Context, who page.Caller, verb, what string, id i
 // SignIn tells whose a token is.
 func (p people) SignIn(ctx context.Context, token string) (page.Caller, error) {
 	u, err := p.access.User(ctx, source(ctx), token)
+	p.metrics.askedWho(err)
 	if errors.Is(err, access.ErrUnauthenticated) {
 		return nil, page.Refuse(http.StatusUnauthorized, "Kubernetes doesn't accept this token. kubectl create token makes one.")
 	}

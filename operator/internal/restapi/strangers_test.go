@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // Whoever shows rubbish from one address takes half of the questions about tokens: who comes from
@@ -37,6 +38,9 @@ func TestAStrangersTokensKeepNobodyOut(t *testing.T) {
 				}
 				if refused < 300 {
 					t.Errorf("%d calls were too many", refused)
+				}
+				if counted := testutil.ToFloat64(w.gate.metrics.refuse.WithLabelValues("unknown_tokens")); counted != float64(refused) {
+					t.Errorf("%v refusals are counted, want %d", counted, refused)
 				}
 				w.want(w.call(http.MethodGet, "/api/v1/server/7", "good-bob", other, ""), http.StatusOK)
 				w.want(w.call(http.MethodPost, "/signin", "", other, "token=good-carol"), http.StatusSeeOther)
