@@ -59,10 +59,13 @@ func frontOf(es *v1alpha1.ElasticService) *Front {
 	return f
 }
 
+// maxHost is how long a host name may be, as RFC 1035 has it.
+const maxHost = 253
+
 // FindHost looks up a client's host name: first itself, then the longest *. that it is below,
-// and then AllHosts.
+// and then AllHosts. What is no host name has only that: to look up thousands of dots would take long.
 func FindHost[T any](hosts map[string]T, name string) (found T, ok bool) {
-	if strings.HasPrefix(name, "*") {
+	if strings.HasPrefix(name, "*") || len(name) > maxHost {
 		name = ""
 	}
 	if found, ok = hosts[name]; ok {

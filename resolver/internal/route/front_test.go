@@ -2,6 +2,7 @@ package route
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +36,10 @@ func TestAHostIsFoundByTheNameThatSaysMost(t *testing.T) {
 		"":                     "",
 		".":                    "",
 		"*.example.com":        "",
+		// Of 253 bytes, of more, and of thousands of dots.
+		strings.Repeat("a.", 120) + "b.example.com":  "below",
+		strings.Repeat("a.", 120) + "bb.example.com": "",
+		strings.Repeat(".", 16<<10) + "example.com":  "",
 	} {
 		if got, ok := FindHost(hosts, name); got != want || ok != (want != "") {
 			t.Errorf("%q leads to %q (%v), want %q", name, got, ok, want)
