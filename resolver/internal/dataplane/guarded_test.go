@@ -113,6 +113,38 @@ func TestWhoIsDeniedWakesNothingAndIsServedOnceSomebodyElseDid(t *testing.T) {
 	}
 }
 
+// Another resolver has found the backend up, or this one has before it started again.
+func TestWhoIsDeniedIsServedByAResolverThatHasServedNobody(t *testing.T) {
+	for protocol, join := range joins(t) {
+		for name, adjust := range map[string]func(*route.Port){"probed": probed, "without a readiness probe": func(*route.Port) {}} {
+			t.Run(string(protocol)+", "+name, func(t *testing.T) {
+				r := newRig(t)
+				r.phase(v1alpha1.PhaseAwake)
+				network := networkOf(protocol)
+				server := freeAddress(t, network)
+				want := join
+				if network == route.TCP {
+					listenTCP(t, server, echo)
+				} else {
+					listenUDP(t, server)
+					want = "re:" + join
+				}
+				address := r.serve("game", network, speaks(protocol), adjust, guarded(guard.NewRules(nil, []string{here + "/32"})))
+				r.backend(server, true)
+				denied := from(t, here, network, address)
+				write(t, denied, join)
+				expect(t, denied, want)
+				if n := r.refused(proto.Denied); n != 0 {
+					t.Errorf("%v are refused", n)
+				}
+				if n := r.operator.count(); n != 0 {
+					t.Errorf("%d wake calls, want none", n)
+				}
+			})
+		}
+	}
+}
+
 // expectForbidden reports whether a client of HTTP is told no more than that it may not.
 func expectForbidden(t *testing.T, c net.Conn) {
 	t.Helper()

@@ -143,12 +143,11 @@ func (p *port) find(now time.Time, anyUp bool) int {
 
 // choose looks for the backend of the next client; -1: there is none. Backends are chosen in
 // turn, or by their load.
-func (p *port) choose(now time.Time) int {
+func (p *port) choose(now time.Time, anyUp bool) int {
 	policy := p.queue.route.Balance
 	if policy == "" {
-		return p.find(now, p.anyUp())
+		return p.find(now, anyUp)
 	}
-	anyUp := p.anyUp()
 	return Choose(policy, len(p.backends), p.next, func(i int) (Load, bool) {
 		s := p.backends[i]
 		if !p.usable(s, anyUp, now) {
@@ -159,8 +158,8 @@ func (p *port) choose(now time.Time) int {
 }
 
 // pick gives the next client its backend.
-func (p *port) pick(now time.Time) (Release, bool) {
-	at := p.choose(now)
+func (p *port) pick(now time.Time, anyUp bool) (Release, bool) {
+	at := p.choose(now, anyUp)
 	if at < 0 {
 		return Release{}, false
 	}

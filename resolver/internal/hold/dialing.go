@@ -49,7 +49,7 @@ func (p *port) dialLoop() {
 			continue
 		}
 		// Those that wait for their turn need no proof for each that a backend is up.
-		if (p.Network == route.UDP || p.probed || p.paced) && p.choose(now) >= 0 {
+		if (p.Network == route.UDP || p.probed || p.paced) && p.choose(now, p.anyUp()) >= 0 {
 			p.release(netip.AddrPort{}, nil)
 			continue
 		}
@@ -189,7 +189,7 @@ func (p *port) release(address netip.AddrPort, made *conn.Stream) {
 			if i := slices.IndexFunc(p.backends, func(s *backend) bool { return s.Address == address }); i >= 0 {
 				g.Slot = p.backends[i].takeSlot(q, now)
 			}
-		} else if picked, ok := p.pick(now); ok {
+		} else if picked, ok := p.pick(now, p.anyUp()); ok {
 			g = picked
 		} else if !address.IsValid() || q.route.Balance != "" {
 			rest = append(rest, t)

@@ -207,7 +207,8 @@ func (q *Queue) Len() int { return int(q.size.Load()) }
 // Pick gives a backend that a new client of a port may use at once; false: the client has to
 // wait its turn. It doesn't stand behind those that only wait for a server that has just come up
 // to be given more of them: as long as others come they would never be through, and all that come
-// to a server that has long been up would be held.
+// to a server that has long been up would be held. While the service is awake another resolver, or this one before it
+// started again, has found a backend up: who may not wake it would be refused otherwise, and has nobody to wait for.
 func (q *Queue) Pick(id PortID) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -215,7 +216,7 @@ func (q *Queue) Pick(id PortID) (Release, bool) {
 	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 && !p.paced {
 		return Release{}, false
 	}
-	return p.pick(time.Now())
+	return p.pick(time.Now(), p.anyUp() || q.route.Phase == v1alpha1.PhaseAwake)
 }
 
 // PickForQuery gives a backend for a client that only queries, whether it has room or not;
