@@ -23,8 +23,8 @@ type Service struct {
 	Guard  guard.Guard
 	Active Activity
 	// Held is the service's share of what all services hold. It is charged with the bytes that
-	// are kept for the service's clients.
-	Held *conn.Budget
+	// are kept for the service's clients. Stalled is such a share of what clients and servers have yet to take.
+	Held, Stalled *conn.Budget
 
 	route atomic.Pointer[route.Route]
 	// ownFiles and ownSessions are the service's part of the shared capacity.
@@ -38,7 +38,7 @@ type Service struct {
 
 // New makes the service of a route.
 func New(shared *Shared, r *route.Route) *Service {
-	s := &Service{Shared: shared, Held: shared.Held.Share()}
+	s := &Service{Shared: shared, Held: shared.Held.Share(), Stalled: shared.Stalled.Share()}
 	s.route.Store(r)
 	s.Queue = hold.New(r, hold.Options{
 		Waker: shared.Waker, QuickDials: shared.quickDials, Protocols: shared.Protocols, Learnt: s.learnt, Metrics: shared.Metrics, Log: shared.Log,
