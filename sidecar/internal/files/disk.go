@@ -246,8 +246,9 @@ func (d *disk) chmod(name string, mode fs.FileMode) error {
 		return err
 	}
 	if info.IsDir() {
-		// By it new files have the directory's group, as an fsGroup wants.
-		mode |= info.Mode() & fs.ModeSetgid
+		// By the first new files have the directory's group, as an fsGroup wants. Without the owner's rights nobody
+		// could look into it any more, which a client that sets the mode of a whole tree doesn't mean.
+		mode |= info.Mode()&fs.ModeSetgid | 0o700
 	}
 	file, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrPermission) {

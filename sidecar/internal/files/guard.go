@@ -212,6 +212,15 @@ func (l *lobby) admit(from netip.Prefix, recent bool, end func()) (g *pendingLog
 	return g, why
 }
 
+// close ends all that wait.
+func (l *lobby) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.all {
+		g.end()
+	}
+}
+
 // leave lets a connection go, and reports whether it had made room for another one.
 func (l *lobby) leave(g *pendingLogin) (ended bool) {
 	l.mu.Lock()

@@ -165,6 +165,40 @@ func TestWhoSaysNothingIsEnded(t *testing.T) {
 	w.until("it is counted", func() bool { return w.refused(refusedHandshake) == 1 })
 }
 
+// A person compares the host's key, or looks for a password, for longer than a header may take.
+func TestALoginMayTakeItsTime(t *testing.T) {
+	w := newWorld(t, proxied, func(s *Server) { s.introductionTimeout = 100 * time.Millisecond })
+	c, err := net.Dial("tcp", w.address)
+	check(t, err)
+	defer c.Close()
+	_, err = c.Write(header(t, 2, "203.0.113.7:40000"))
+	check(t, err)
+	conn, _, _, err := ssh.NewClientConn(c, w.address, &ssh.ClientConfig{
+		User: "alice", Auth: []ssh.AuthMethod{ssh.Password(goodPassword)},
+		HostKeyCallback: func(string, net.Addr, ssh.PublicKey) error {
+			<-time.After(3 * w.introductionTimeout)
+			return nil
+		},
+	})
+	check(t, err)
+	check(t, conn.Close())
+	if handshakeTimeout < time.Minute {
+		t.Errorf("people have %s", handshakeTimeout)
+	}
+}
+
+// Whoever hasn't logged in when the server is to end doesn't keep it from that.
+func TestLoginsEndWithTheServer(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Drain = time.Hour }, func(s *Server) { s.handshakeTimeout, s.lastLogins = time.Hour, 100*time.Millisecond })
+	c, err := net.Dial("tcp", w.address)
+	check(t, err)
+	defer c.Close()
+	_, err = io.ReadFull(c, make([]byte, 4))
+	check(t, err)
+	w.end()
+	within(t, "end", w.ended)
+}
+
 func TestConnectionsAreBounded(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.MaxConnections = 4 })
 	login := func(from string) (*ssh.Client, *sftp.Client, error) {

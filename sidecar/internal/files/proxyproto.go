@@ -38,7 +38,7 @@ func (s *Server) introduce(c net.Conn) net.Conn {
 		if why != "" {
 			s.metrics.refused(why)
 		}
-		client, local, err := readHeader(c, s.handshakeTimeout)
+		client, local, err := readHeader(c, s.introductionTimeout)
 		switch ended := s.introductions.leave(waits); {
 		case ended:
 			return nil

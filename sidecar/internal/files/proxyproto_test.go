@@ -66,7 +66,7 @@ func TestTheHeaderSaysWhereTheClientIs(t *testing.T) {
 }
 
 func TestAConnectionWithoutAHeaderIsRefused(t *testing.T) {
-	w := newWorld(t, proxied, func(s *Server) { s.handshakeTimeout = 100 * time.Millisecond })
+	w := newWorld(t, proxied, func(s *Server) { s.introductionTimeout = 100 * time.Millisecond })
 	local, err := (&proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}).Format()
 	check(t, err)
 	datagrams := header(t, 2, "203.0.113.7:40000")
@@ -104,7 +104,7 @@ func TestAConnectionWithoutAHeaderIsRefused(t *testing.T) {
 
 // All of them have the resolver's address until their header is there.
 func TestConnectionsWithoutAHeaderAreBounded(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.ProxyProtocol, o.MaxConnections = true, 2 }, func(s *Server) { s.handshakeTimeout = time.Hour })
+	w := newWorld(t, func(o *Options) { o.ProxyProtocol, o.MaxConnections = true, 2 }, func(s *Server) { s.introductionTimeout = time.Hour })
 	for range handshakesPerSession*2 + 1 {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", w.address)
 		check(t, err)

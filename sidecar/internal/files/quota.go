@@ -1,6 +1,8 @@
 package files
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -24,10 +26,12 @@ const (
 type quota struct {
 	root  *os.Root
 	limit int64
+	now   func() time.Time
 
-	// turn is held by who measures.
+	// turn is held by who measures, and known is closed once there was a measurement, or the server ends.
 	turn     sync.Mutex
 	measured time.Time
+	known    chan struct{}
 
 	// mu is held during a write: the size before it and after it is no other's.
 	mu   sync.Mutex
@@ -35,26 +39,36 @@ type quota struct {
 }
 
 // newQuota makes a quota; with a limit of 0 it bounds nothing.
-func newQuota(root *os.Root, limit int64) *quota { return &quota{root: root, limit: limit} }
+func newQuota(root *os.Root, limit int64) *quota {
+	return &quota{root: root, limit: limit, now: time.Now, known: make(chan struct{})}
+}
 
-// measure finds out how much is used, where that was long ago. Others write meanwhile, and what they
-// change is added. Who logs in waits for a measurement that is under way.
-func (q *quota) measure(now time.Time) {
-	if q.limit == 0 {
+// measure finds out how much is used, where that was long ago, until ctx ends. Others write meanwhile, and what they
+// change is added. A disk with many files takes minutes: only who writes
+// waits for that, and only for the first one.
+func (q *quota) measure(ctx context.Context) {
+	if q.limit == 0 || !q.turn.TryLock() {
 		return
 	}
-	q.turn.Lock()
 	defer q.turn.Unlock()
-	if !q.measured.IsZero() && now.Sub(q.measured) < measureEvery {
+	first := q.measured.IsZero()
+	if !first && q.now().Sub(q.measured) < measureEvery {
 		return
 	}
 	before := q.usedNow()
-	left := mostMeasured
-	total := sizeOf(q.root, ".", mostDepth, &left)
-	q.measured = now
+	w := walk{ctx: ctx, root: q.root, left: mostMeasured}
+	total := w.sizeOf(".", mostDepth)
+	q.measured = q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.used = max(0, total+q.used-before)
+	written := q.used - before
+	if w.incomplete {
+		total = max(total, before) // what can't be seen is still there
+	}
+	q.used = max(0, total+written)
+	if first {
+		close(q.known)
+	}
 }
 
 func (q *quota) usedNow() int64 {
@@ -63,28 +77,43 @@ func (q *quota) usedNow() int64 {
 	return q.used
 }
 
+// walk is a walk over the disk.
+type walk struct {
+	ctx  context.Context
+	root *os.Root
+	// left is how many files it may still look at.
+	left int
+	// incomplete is set once there is something that it couldn't look at.
+	incomplete bool
+}
+
 // sizeOf is the size of the files in a directory. Names are read a few at a time: a game may
 // write more of them than there is memory for.
-func sizeOf(root *os.Root, directory string, depth int, left *int) (total int64) {
-	f, err := root.OpenFile(directory, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+func (w *walk) sizeOf(directory string, depth int) (total int64) {
+	f, err := w.root.OpenFile(directory, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
+		w.incomplete = w.incomplete || !errors.Is(err, fs.ErrNotExist)
 		return 0
 	}
 	defer f.Close()
 	for {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
-			if *left--; *left < 0 {
+			if w.left--; w.left < 0 || w.ctx.Err() != nil {
+				w.incomplete = true
 				return total
 			}
 			name = path.Join(directory, name)
-			info, err := root.Lstat(name)
+			info, err := w.root.Lstat(name)
 			switch {
 			case err != nil:
+				w.incomplete = w.incomplete || !errors.Is(err, fs.ErrNotExist)
 			case info.Mode().IsRegular():
 				total += info.Size()
-			case info.IsDir() && depth > 0:
-				total += sizeOf(root, name, depth-1, left)
+			case info.IsDir() && depth == 0:
+				w.incomplete = true
+			case info.IsDir():
+				total += w.sizeOf(name, depth-1)
 			}
 		}
 		if err != nil {
@@ -93,11 +122,19 @@ func sizeOf(root *os.Root, directory string, depth int, left *int) (total int64)
 	}
 }
 
+// await waits for the first measurement.
+func (q *quota) await() {
+	if q.limit > 0 {
+		<-q.known
+	}
+}
+
 // write writes to a file that may end at end then; -1: len(p) after its end.
 func (q *quota) write(f *os.File, end int64, p []byte, write func() (int, error)) (int, error) {
 	if q.limit == 0 {
 		return write()
 	}
+	q.await()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size, err := sizeNow(f)
@@ -123,6 +160,7 @@ func (q *quota) resize(f *os.File, to int64) error {
 	if q.limit == 0 {
 		return f.Truncate(to) //nolint:wrapcheck // answer does
 	}
+	q.await()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size, err := sizeNow(f)

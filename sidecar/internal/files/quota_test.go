@@ -3,6 +3,7 @@ package files
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -15,7 +16,8 @@ func TestWhatIsWrittenDuringAMeasurementCounts(t *testing.T) {
 	defer root.Close()
 	q := newQuota(root, 1<<30)
 	now := time.Unix(1_700_000_000, 0)
-	q.measure(now)
+	q.now = func() time.Time { return now }
+	q.measure(t.Context())
 	// As another login that has the turn, in the middle of the disk.
 	q.turn.Lock()
 	f, err := root.Create("world")
@@ -31,10 +33,63 @@ func TestWhatIsWrittenDuringAMeasurementCounts(t *testing.T) {
 	q.turn.Unlock()
 	for range 3 {
 		now = now.Add(measureEvery)
-		q.measure(now)
+		q.measure(t.Context())
 		if got := q.usedNow(); got != 1000 {
 			t.Errorf("%d bytes count, want 1000", got)
 		}
+	}
+}
+
+// The first measurement takes long. Reading doesn't wait for it, and writing does.
+func TestWhoWritesWaitsForTheFirstMeasurement(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Quota = 1000 })
+	w.write(w.root+"/world", string(make([]byte, 900)))
+	w.disk.quota.turn.Lock() // as one that is under way
+	c := w.sftp()
+	if _, err := c.ReadDir("."); err != nil {
+		t.Error(err)
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		f, err := c.Create("more")
+		if err == nil {
+			_, err = f.Write(make([]byte, 200))
+		}
+		wrote <- err
+	}()
+	select {
+	case err := <-wrote:
+		t.Errorf("it was written before the disk was measured: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	w.disk.quota.turn.Unlock()
+	w.disk.quota.measure(t.Context())
+	if err := <-wrote; err == nil || !strings.Contains(err.Error(), "quota") {
+		t.Errorf("over the quota: %v", err)
+	}
+}
+
+// What was seen once counts on where it can't be seen any more, and a user makes nothing that can't.
+func TestWhatCannotBeMeasuredStillCounts(t *testing.T) {
+	root, err := os.OpenRoot(t.TempDir())
+	check(t, err)
+	defer root.Close()
+	for deep := "."; len(deep) < 2*(mostDepth+3); deep += "/d" {
+		check(t, root.MkdirAll(deep+"/d", 0o755))
+	}
+	q := newQuota(root, 1<<20)
+	q.used = 5000
+	q.measure(t.Context())
+	if got := q.usedNow(); got != 5000 {
+		t.Errorf("%d bytes count after a directory was too deep, want those of before", got)
+	}
+	w := newWorld(t, nil)
+	check(t, os.Mkdir(w.root+"/world", 0o755))
+	check(t, w.sftp().Chmod("world", 0))
+	info, err := os.Stat(w.root + "/world")
+	check(t, err)
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("a directory's mode is %s, and nobody can look into it", info.Mode())
 	}
 }
 

@@ -20,8 +20,13 @@ import (
 )
 
 const (
-	// handshakeTimeout bounds the time from a connection to its login.
-	handshakeTimeout = 10 * time.Second
+	// introductionTimeout bounds the time from a connection to its PROXY header, which comes at once.
+	introductionTimeout = 10 * time.Second
+	// handshakeTimeout bounds the time from then to a login. A person may compare the host key and look for a
+	// password meanwhile: it is what OpenSSH's server gives by default.
+	handshakeTimeout = 2 * time.Minute
+	// lastLogins is for how long logins may still come once the server is to end.
+	lastLogins = 10 * time.Second
 	// handshakesOfAddress and handshakesPerSession bound the connections without a login.
 	handshakesOfAddress  = 4
 	handshakesPerSession = 4
@@ -43,14 +48,17 @@ type Server struct {
 	// introductions are the connections of which nobody knows yet where the client is.
 	introductions *lobby
 	// lobby has those without a login, and sessions bounds those with one.
-	lobby            *lobby
-	sessions         *places
-	handshakeTimeout time.Duration
+	lobby    *lobby
+	sessions *places
+	// These are the constants of their names.
+	introductionTimeout, handshakeTimeout, lastLogins time.Duration
 	// late is closed once the time to drain is over.
 	late    chan struct{}
 	uploads uploadBounds
 	// drains is uploadDrains.
 	drains int
+	// measuring are measurements of the disk, which go on when those who began them are gone.
+	measuring sync.WaitGroup
 }
 
 // extensions are what the library says for all servers of a process that they can do.
@@ -76,7 +84,8 @@ func New(opts Options, registry prometheus.Registerer, log logr.Logger) (*Server
 	}
 	return &Server{
 		opts: opts, log: log, metrics: newMetrics(registry), disk: d, users: users{opts.Users}, hostKey: hostKey,
-		guard: newGuard(time.Now), turns: newTurns(atOnce), handshakeTimeout: handshakeTimeout,
+		guard: newGuard(time.Now), turns: newTurns(atOnce),
+		introductionTimeout: introductionTimeout, handshakeTimeout: handshakeTimeout, lastLogins: lastLogins,
 		late: make(chan struct{}), uploads: defaultUploadBounds, drains: uploadDrains,
 		introductions: &lobby{most: handshakesPerSession * opts.MaxConnections, each: math.MaxInt},
 		lobby:         &lobby{most: handshakesPerSession * opts.MaxConnections, each: handshakesOfAddress},
@@ -135,6 +144,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 		}
 		clients.Go(func() { s.client(running, c) })
 	}
+	defer time.AfterFunc(s.lastLogins, s.lobby.close).Stop()
 	gone := make(chan struct{})
 	go func() {
 		clients.Wait()
@@ -155,6 +165,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	}
 	end()
 	<-gone
+	s.measuring.Wait()
 }
 
 // client serves a connection to its end.
@@ -180,7 +191,7 @@ func (s *Server) client(ctx context.Context, c net.Conn) {
 	s.metrics.logins.WithLabelValues(l.method).Inc()
 	s.metrics.sessions.Inc()
 	defer s.metrics.sessions.Dec()
-	s.disk.quota.measure(time.Now())
+	s.measuring.Go(func() { s.disk.quota.measure(ctx) })
 	newSession(s, conn, l.method).run(channels, requests)
 }
 
