@@ -139,6 +139,10 @@ const (
 	// FilesHashAnnotation is on those three; its value is a hash of what the operator applied.
 	FilesHashAnnotation = "dormouse.dev/files-hash"
 
+	// FilesAskedAnnotation is on that Deployment; its value is a hash of what spec.files and the disks ask for, as
+	// against what is the sidecar's.
+	FilesAskedAnnotation = "dormouse.dev/files-asked"
+
 	// UsedAtAnnotation is on a Server's disk; its value is when a Pod that may write to it was last
 	// made, as in RFC 3339.
 	UsedAtAnnotation = "dormouse.dev/used-at"

@@ -16,6 +16,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/disks"
+	"dormouse.dev/dormouse/operator/internal/templatehash"
 )
 
 // suffix ends the names of a Server's three objects.
@@ -87,11 +88,14 @@ func objectMeta(set *disks.Set) metav1.ObjectMeta {
 type built struct {
 	kind           string
 	begin, desired client.Object
+	// asked is a hash of what a Deployment would be with a sidecar that says nothing; empty: it is no Deployment.
+	asked string
 }
 
 // build builds the objects, in the order of kinds. The sidecar's template has a container.
 func build(set *disks.Set, sidecar *corev1.PodTemplate) []built {
 	deployment, service, es := buildDeployment(set, sidecar), buildService(set), buildElasticService(set)
+	ofNoSidecar := buildDeployment(set, &corev1.PodTemplate{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{}}}}})
 	begin := &appsv1.Deployment{ObjectMeta: objectMeta(set), Spec: appsv1.DeploymentSpec{
 		Replicas: new(int32(0)), Strategy: deployment.Spec.Strategy, Selector: deployment.Spec.Selector,
 		Template: corev1.PodTemplateSpec{
@@ -100,11 +104,11 @@ func build(set *disks.Set, sidecar *corev1.PodTemplate) []built {
 		},
 	}}
 	return []built{
-		{"Deployment", begin, deployment},
-		{"Service", &corev1.Service{ObjectMeta: objectMeta(set), Spec: corev1.ServiceSpec{Ports: service.Spec.Ports}}, service},
+		{"Deployment", begin, deployment, templatehash.OfAny(ofNoSidecar)},
+		{"Service", &corev1.Service{ObjectMeta: objectMeta(set), Spec: corev1.ServiceSpec{Ports: service.Spec.Ports}}, service, ""},
 		{"ElasticService", &v1alpha1.ElasticService{ObjectMeta: objectMeta(set), Spec: v1alpha1.ElasticServiceSpec{
 			Service: es.Spec.Service, ScaleTargetRef: es.Spec.ScaleTargetRef, MinReplicas: es.Spec.MinReplicas, Handoff: es.Spec.Handoff, ProxyProtocol: es.Spec.ProxyProtocol,
-		}}, es},
+		}}, es, ""},
 	}
 }
 

@@ -3,20 +3,36 @@ package serverfiles
 import (
 	"reflect"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/wellknown"
 )
 
 // mark notes on an object what it is made from.
-func mark(o client.Object, hash string) {
+func mark(o client.Object, hash string) { annotate(o, wellknown.FilesHashAnnotation, hash) }
+
+func annotate(o client.Object, name, value string) {
 	annotations := o.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[wellknown.FilesHashAnnotation] = hash
+	annotations[name] = value
 	o.SetAnnotations(annotations)
+}
+
+// awaitsLastClient reports whether an object is a Deployment that stays as it is for as long as somebody is connected:
+// to change it ends its Pod, with all uploads, and what is new is the sidecar's alone, as after an upgrade.
+func awaitsLastClient(have, desired client.Object) bool {
+	d, ok := have.(*appsv1.Deployment)
+	if !ok || ptr.Deref(d.Spec.Replicas, 1) == 0 || d.Status.ReadyReplicas == 0 {
+		return false
+	}
+	is, want := have.GetAnnotations(), desired.GetAnnotations()
+	asked, known := is[wellknown.FilesAskedAnnotation] // an earlier version's has none
+	return is[wellknown.FilesHashAnnotation] != want[wellknown.FilesHashAnnotation] && (!known || asked == want[wellknown.FilesAskedAnnotation])
 }
 
 // asDesired reports whether an object has all that is desired, and nothing that was desired before.

@@ -17,6 +17,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/internal/condition"
 	"dormouse.dev/dormouse/internal/patch"
 	"dormouse.dev/dormouse/operator/internal/disks"
@@ -205,11 +206,14 @@ func (p *pass) write(ctx context.Context, b built, have client.Object) (created 
 		return false, problem, fmt.Errorf("%s %s can't be encoded", b.kind, b.desired.GetName())
 	}
 	mark(b.desired, hash)
+	if b.asked != "" {
+		annotate(b.desired, wellknown.FilesAskedAnnotation, b.asked)
+	}
 	switch {
 	case have != nil && !have.GetDeletionTimestamp().IsZero():
 		p.again.AtMost(startLook)
 		return false, condition.Unknown(conditions.FilesServed, reasons.Pending, "%s %s is being deleted, and another one follows.", b.kind, b.desired.GetName()), nil
-	case have != nil && asDesired(have, b.desired):
+	case have != nil && (asDesired(have, b.desired) || awaitsLastClient(have, b.desired)):
 		return false, problem, nil
 	case have == nil:
 		have, problem, err = p.create(ctx, b)

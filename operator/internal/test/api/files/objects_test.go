@@ -134,6 +134,45 @@ func TestAPassUndoesNoWake(t *testing.T) {
 	}
 }
 
+// To change the Deployment ends its Pod, with all uploads.
+func TestAnUpgradeWaitsUntilNobodyIsConnected(t *testing.T) {
+	w := newWorld(t)
+	w.server(nil)
+	const earlier = "example.com/dormouse-sidecar:earlier"
+	image := func() string {
+		d := &appsv1.Deployment{}
+		w.get(name+"-files", d)
+		return d.Spec.Template.Spec.Containers[0].Image
+	}
+	current := image()
+	for what, c := range map[string]struct {
+		edit  func(*appsv1.Deployment)
+		ready int32
+		waits bool
+	}{
+		"a client is connected":        {func(*appsv1.Deployment) {}, 1, true},
+		"a Deployment without the new": {func(d *appsv1.Deployment) { delete(d.Annotations, wellknown.FilesAskedAnnotation) }, 1, true},
+		"its Pod doesn't start":        {func(*appsv1.Deployment) {}, 0, false},
+		"something else is asked for":  {func(d *appsv1.Deployment) { d.Annotations[wellknown.FilesAskedAnnotation] = "other" }, 1, false},
+	} {
+		w.scale(name, 1)
+		status(w, &appsv1.Deployment{}, name+"-files", func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.ReadyReplicas = 1, c.ready })
+		change(w, &appsv1.Deployment{}, name+"-files", func(d *appsv1.Deployment) {
+			d.Annotations[wellknown.FilesHashAnnotation] = "earlier"
+			d.Spec.Template.Spec.Containers[0].Image = earlier
+			c.edit(d)
+		})
+		if waits := image() == earlier; waits != c.waits {
+			t.Errorf("%s: the image is %s", what, image())
+		}
+		w.scale(name, 0)
+		w.settled()
+		if got := image(); got != current {
+			t.Errorf("%s: asleep it has the image %s", what, got)
+		}
+	}
+}
+
 func TestWhatIsntAskedForAnyMoreGoes(t *testing.T) {
 	w := newWorld(t)
 	w.server(func(s *v1alpha1.Server) {
