@@ -456,7 +456,7 @@ type GameTypeStatus struct {
 	// +optional
 	UpdateRevision *Revision `json:"updateRevision,omitempty"`
 
-	// lastProgressTime is when an update last got further, or the spec changed.
+	// lastProgressTime is when an update last got further, began, or went on after a sleep.
 	// +optional
 	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
 

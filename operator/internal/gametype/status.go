@@ -91,15 +91,16 @@ func count(fleets []fleet, current *fleet) counts {
 }
 
 // progress reports whether an update has advanced since the status was written: more new
-// Servers are Ready, fewer old ones are left, or it is a different update.
+// Servers are Ready, fewer old ones are left, it is a different update, or the GameType was asleep. What scales the
+// GameType changes its generation, and brings no update further.
 func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 	was := &gt.Status
 	switch {
-	case was.ObservedGeneration != gt.Generation:
-		return true
 	case p.current == nil:
 		return false
 	case was.UpdateRevision == nil, was.UpdateRevision.Name != revisionName(gt, p.current.name):
+		return true
+	case condition.ReasonOf(was.Conditions, conditions.Progressing) == reasons.Asleep && Replicas(&gt.Spec) > 0:
 		return true
 	}
 	old := int32(0)

@@ -89,10 +89,18 @@ func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
 	if c.Status != metav1.ConditionFalse || c.Reason != reasons.DeadlineExceeded || !strings.HasSuffix(c.Message, "Fleet duel-b: No image.") {
 		t.Errorf("Progressing is %+v", c)
 	}
-	gt.Generation++ // Somebody edits it.
-	statusOf(gt, at, outcome{}, newest(2, 1), earlier(2, 2, 0))
+	gt.Generation++ // Something scales it.
+	*gt.Spec.Replicas = 4
+	statusOf(gt, at, outcome{}, newest(3, 1), earlier(2, 2, 0))
+	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Reason != reasons.DeadlineExceeded {
+		t.Errorf("after it was scaled Progressing is %+v", c)
+	}
+	*gt.Spec.Replicas = 0
+	statusOf(gt, at, outcome{}, newest(0, 0), earlier(0, 0, 0))
+	*gt.Spec.Replicas = 3
+	statusOf(gt, at, outcome{}, newest(3, 0), earlier(0, 0, 0))
 	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Status != metav1.ConditionTrue {
-		t.Errorf("after an edit Progressing is %+v", c)
+		t.Errorf("awake again Progressing is %+v", c)
 	}
 }
 
