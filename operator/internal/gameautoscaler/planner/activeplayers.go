@@ -13,10 +13,10 @@ import (
 // how many could play on the Servers that take players. Players on Servers that drain don't
 // count, nor does the room there.
 //
-// It waits until as many Servers as are asked for are Ready, since those that start will take
-// load off the others. To wish fewer all must be, and no update be under way; in an update more
-// are there for a while. A step down is smaller where the load would otherwise be too high after
-// it.
+// Servers that are asked for and not Ready yet will take load off the others: to wish more, the load must be too high
+// also with as much room on each of them as on those that are. One that never starts doesn't hold up more of them so.
+// To wish fewer all must be Ready, and no update be under way; in an update more are there for a while. A step down is
+// smaller where the load would otherwise be too high after it.
 func activePlayers(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1.ActivePlayersPolicy, h History, o Observed) wish {
 	out, in := int64(or(p.ScaleOutAbovePercent, 80)), int64(or(p.ScaleInBelowPercent, 30))
 	step := or(p.Step, 1)
@@ -28,17 +28,23 @@ func activePlayers(now time.Time, spec *v1alpha1.GameAutoscalerSpec, p *v1alpha1
 	switch {
 	case p.From == v1alpha1.ActivePlayersFromFirstPlayer && !h.played:
 		return stays(reasons.WaitingForPlayers, "Nobody has played since the target woke.")
-	case o.Ready < o.Desired:
-		return stays(reasons.ServersNotReady, fmt.Sprintf("It waits until all are Ready: %d of %s are.", o.Ready, text.Servers(o.Desired)))
+	case o.Ready == 0 && o.Desired > 0:
+		return stays(reasons.ServersNotReady, fmt.Sprintf("It waits until one is Ready of %s.", text.Servers(o.Desired)))
 	case capacity <= 0:
 		return fails(reasons.CapacityUnknown, "The Servers report no capacity; set maxPlayersPerServer, or the template's players.capacity.")
 	}
 
 	load := fmt.Sprintf("%d of %d players are on %s", o.Players, capacity, text.Servers(o.Ready))
+	room := capacity
+	if o.Ready < o.Desired {
+		room = scaled(capacity, int64(o.Desired), int64(o.Ready))
+	}
 	// What the load is above is compared without rounding.
-	above := func(percent int64) bool { return scaled(o.Players, 100, 1) > scaled(capacity, percent, 1) }
+	above := func(percent int64) bool { return scaled(o.Players, 100, 1) > scaled(room, percent, 1) }
 	below := func(percent int64) bool { return scaled(o.Players, 100, 1) < scaled(capacity, percent, 1) }
 	switch {
+	case o.Ready < o.Desired && !above(out):
+		return stays(reasons.ServersNotReady, fmt.Sprintf("%s. It waits until all are Ready: %d of %s are.", load, o.Ready, text.Servers(o.Desired)))
 	case above(out):
 		load += fmt.Sprintf(", more than %d %%.", out)
 		if left := upLeft(now, spec, h); left > 0 {

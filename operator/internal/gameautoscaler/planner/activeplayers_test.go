@@ -84,7 +84,16 @@ func TestActivePlayersGoesByTheLoad(t *testing.T) {
 		"no capacity":                   {observed: awake(4), want: outcome{-1, reasons.CapacityUnknown, true, 0}},
 		"no Server is Ready":            {observed: awake(4).with(func(o *Observed) { o.Ready = 0 }), want: outcome{4, reasons.ServersNotReady, false, 0}},
 		"no Servers at all":             {observed: Observed{Desired: 2, Fresh: true}, want: outcome{2, reasons.ServersNotReady, false, 0}},
-		"one starts, and all are full":  {observed: awake(4).with(func(o *Observed) { o.Ready = 3 }).plays(40), want: outcome{4, reasons.ServersNotReady, false, 0}},
+		"one starts, and all are full":  {observed: awake(4).with(func(o *Observed) { o.Ready = 3 }).plays(32), want: outcome{4, reasons.ServersNotReady, false, 0}},
+		"one starts, and has room for more": {
+			observed: awake(4).with(func(o *Observed) { o.Ready, o.Capacity, o.Players = 3, 30, 30 }), want: outcome{4, reasons.ServersNotReady, false, 0},
+		},
+		"one never starts, and it wouldn't have room": {
+			observed: awake(10).with(func(o *Observed) { o.Ready, o.Capacity, o.Players = 9, 90, 90 }), want: outcome{11, reasons.LoadHigh, false, 0},
+		},
+		"none of three starts, and they would have room": {
+			observed: awake(12).with(func(o *Observed) { o.Ready, o.Capacity, o.Players = 9, 90, 90 }), want: outcome{12, reasons.ServersNotReady, false, 0},
+		},
 		"one goes, and nobody plays":    {observed: awake(4).with(func(o *Observed) { o.Current = 5; o.Ready = 5 }).plays(0), want: outcome{4, reasons.ServersNotReady, false, 0}},
 		"one more starts, nobody plays": {observed: awake(4).with(func(o *Observed) { o.Current = 5 }).plays(0), want: outcome{4, reasons.ServersNotReady, false, 0}},
 		"an update, and all are full":   {observed: awake(4).with(func(o *Observed) { o.Current = 5; o.Updating = true }).plays(40), want: outcome{5, reasons.LoadHigh, false, 0}},
