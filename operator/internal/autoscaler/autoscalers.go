@@ -9,6 +9,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -85,7 +86,7 @@ func (a *Autoscalers) Wanted(ctx context.Context, es *v1alpha1.ElasticService) t
 // Pause pauses the ScaledObject that was seen. The API server refuses that if somebody else has
 // set the annotation to another value meanwhile.
 func (a *Autoscalers) Pause(ctx context.Context, es *v1alpha1.ElasticService, seen Seen) *obstacle.Obstacle {
-	err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.of.uid, map[string]string{
+	_, err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.of.uid, map[string]string{
 		pausedAnnotation: "true", wellknown.PausedByAnnotation: string(es.UID),
 	})
 	if err == nil {
@@ -96,7 +97,10 @@ func (a *Autoscalers) Pause(ctx context.Context, es *v1alpha1.ElasticService, se
 
 // Unpause takes Dormouse's pause from the ScaledObject that was seen.
 func (a *Autoscalers) Unpause(ctx context.Context, es *v1alpha1.ElasticService, seen Seen) *obstacle.Obstacle {
-	err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.of.uid, nil)
+	now, err := a.apply(ctx, client.ObjectKey{Namespace: es.Namespace, Name: seen.Name}, seen.of.uid, nil)
+	if _, paused := now.GetAnnotations()[wellknown.PausedByAnnotation]; err == nil && paused {
+		err = a.remove(ctx, now)
+	}
 	if client.IgnoreNotFound(err) == nil {
 		return nil
 	}
@@ -126,8 +130,20 @@ func (a *Autoscalers) Release(ctx context.Context, es *v1alpha1.ElasticService) 
 	return a.Unpause(ctx, es, Seen{Name: so.name, of: so})
 }
 
-// apply applies the annotations, and takes away those that it applied before.
-func (a *Autoscalers) apply(ctx context.Context, key client.ObjectKey, uid types.UID, annotations map[string]string) error {
+// remove removes a pause of Dormouse's that somebody else has applied, as where a ScaledObject was brought from
+// another cluster, or restored. It must not have changed since it was read.
+func (a *Autoscalers) remove(ctx context.Context, so *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	body := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null,%q:null}}}`, so.GetResourceVersion(), pausedAnnotation, wellknown.PausedByAnnotation)
+	if err := a.client.Patch(ctx, so, client.RawPatch(types.MergePatchType, body)); err != nil {
+		return fmt.Errorf("remove the pause of ScaledObject %s: %w", client.ObjectKeyFromObject(so), err)
+	}
+	return nil
+}
+
+// apply applies the annotations, and takes away those that it applied before. It returns how the ScaledObject is then.
+func (a *Autoscalers) apply(ctx context.Context, key client.ObjectKey, uid types.UID, annotations map[string]string) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	u := newScaledObject(key)
@@ -137,9 +153,9 @@ func (a *Autoscalers) apply(ctx context.Context, key client.ObjectKey, uid types
 		u.SetAnnotations(annotations)
 	}
 	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("apply the pause of ScaledObject %s: %w", key, err)
+		return u, fmt.Errorf("apply the pause of ScaledObject %s: %w", key, err)
 	}
-	return nil
+	return u, nil
 }
 
 func unpausable(verb, name string, err error) *obstacle.Obstacle {

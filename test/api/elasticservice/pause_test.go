@@ -247,20 +247,24 @@ func TestThePauseIsMendedWhateverItIs(t *testing.T) {
 	w := newWorld(t)
 	so := w.scaledObject("lobby", 1)
 	es := w.elastic("lobby", byKEDA)
-	left := func(uid string) {
+	left := func(uid, owner string) {
 		pause := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject"}}
 		pause.SetName("lobby")
 		pause.SetUID(so.GetUID())
 		pause.SetAnnotations(map[string]string{paused: "true", pausedBy: uid})
-		w.applyAs("dormouse-autoscaler", pause)
+		w.applyAs(owner, pause)
 	}
+	const ours = "dormouse-autoscaler"
 	w.deployment("lobby", 1)
 	w.service("lobby")
 	w.servers("lobby", newServer())
 	w.want("lobby", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
-	left(string(es.UID))
+	left(string(es.UID), ours)
 	w.wantAnnotations("lobby", nil)
-	left("of an ElasticService that is gone")
+	left("of an ElasticService that is gone", ours)
+	w.wantAnnotations("lobby", nil)
+	// As it was brought from another cluster, or restored.
+	left("of an ElasticService elsewhere", "kubectl")
 	w.wantAnnotations("lobby", nil)
 
 	w.scaleLobby(0)
