@@ -20,7 +20,7 @@ import (
 // come back and all objects have their first passes: collections took a third of its processor time in that, and two
 // fifths while all services had a pass because resolvers had changed. So it is while a long backlog of passes is left.
 const (
-	atRest    = 10
+	atRest    = 8
 	atWork    = 100
 	most      = 48 << 20
 	mostFirst = 2 * most
@@ -43,7 +43,7 @@ const (
 	longBacklog = 500
 	// putOff is how much more there may be while a collection is put off. Ten thousand Servers and as many services
 	// are a scrape with two or three percent.
-	putOff = 10
+	putOff = 6
 	// returnEvery is how far apart memory is given back at rest that nothing is in: Go keeps a tenth of the heap, and
 	// what a peak has left.
 	returnEvery = time.Minute
