@@ -31,8 +31,8 @@ func awaitsLastClient(have, desired client.Object) bool {
 		return false
 	}
 	is, want := have.GetAnnotations(), desired.GetAnnotations()
-	asked, known := is[wellknown.FilesAskedAnnotation] // an earlier version's has none
-	return is[wellknown.FilesHashAnnotation] != want[wellknown.FilesHashAnnotation] && (!known || asked == want[wellknown.FilesAskedAnnotation])
+	asked, has := is[wellknown.FilesAskedAnnotation] // an earlier version's has none
+	return is[wellknown.FilesHashAnnotation] != want[wellknown.FilesHashAnnotation] && (!has || asked == want[wellknown.FilesAskedAnnotation])
 }
 
 // asDesired reports whether an object has all that is desired, and nothing that was desired before.

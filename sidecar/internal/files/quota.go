@@ -28,10 +28,10 @@ type quota struct {
 	limit int64
 	now   func() time.Time
 
-	// turn is held by who measures, and known is closed once there was a measurement, or the server ends.
-	turn     sync.Mutex
-	measured time.Time
-	known    chan struct{}
+	// turn is held by who measures, and measuredOnce is closed once there was a measurement, or the server ends.
+	turn         sync.Mutex
+	measured     time.Time
+	measuredOnce chan struct{}
 
 	// mu is held during a write: the size before it and after it is no other's.
 	mu   sync.Mutex
@@ -40,7 +40,7 @@ type quota struct {
 
 // newQuota makes a quota; with a limit of 0 it bounds nothing.
 func newQuota(root *os.Root, limit int64) *quota {
-	return &quota{root: root, limit: limit, now: time.Now, known: make(chan struct{})}
+	return &quota{root: root, limit: limit, now: time.Now, measuredOnce: make(chan struct{})}
 }
 
 // measure finds out how much is used, where that was long ago, until ctx ends. Others write meanwhile, and what they
@@ -67,7 +67,7 @@ func (q *quota) measure(ctx context.Context) {
 	}
 	q.used = max(0, total+written)
 	if first {
-		close(q.known)
+		close(q.measuredOnce)
 	}
 }
 
@@ -125,7 +125,7 @@ func (w *walk) sizeOf(directory string, depth int) (total int64) {
 // await waits for the first measurement.
 func (q *quota) await() {
 	if q.limit > 0 {
-		<-q.known
+		<-q.measuredOnce
 	}
 }
 
