@@ -69,6 +69,9 @@ func (g *Guard) Admit(rules *Rules, from netip.Addr, budget *conn.Budget) (Stay,
 	return v, ""
 }
 
+// Permitted reports whether a client may wake the service, and wait for it, as far as its address goes.
+func (v *Stay) Permitted() bool { return v.rules.Permits(v.from) }
+
 // Hold counts a client that has no backend so far; the reason is why it can't wait for one.
 func (v *Stay) Hold() proto.Reason {
 	if !v.rules.Permits(v.from) {

@@ -207,16 +207,22 @@ func (q *Queue) Len() int { return int(q.size.Load()) }
 // Pick gives a backend that a new client of a port may use at once; false: the client has to
 // wait its turn. It doesn't stand behind those that only wait for a server that has just come up
 // to be given more of them: as long as others come they would never be through, and all that come
-// to a server that has long been up would be held. While the service is awake another resolver, or this one before it
-// started again, has found a backend up: who may not wake it would be refused otherwise, and has nobody to wait for.
-func (q *Queue) Pick(id PortID) (Release, bool) {
+// to a server that has long been up would be held.
+func (q *Queue) Pick(id PortID) (Release, bool) { return q.pick(id, false) }
+
+// PickUnasked is Pick for a client that may not wait, where Pick has none. While the service is awake another resolver,
+// or this one before it started again, has found a backend up: such a client would be refused until somebody else comes
+// who may wait. Its backend may not be up yet.
+func (q *Queue) PickUnasked(id PortID) (Release, bool) { return q.pick(id, true) }
+
+func (q *Queue) pick(id PortID, unasked bool) (Release, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := q.port(id)
 	if p == nil || q.route.AwaitsWake() || q.behind() || len(p.waiting) > 0 && !p.paced {
 		return Release{}, false
 	}
-	return p.pick(time.Now(), p.anyUp() || q.route.Phase == v1alpha1.PhaseAwake)
+	return p.pick(time.Now(), p.anyUp() || unasked && q.route.Phase == v1alpha1.PhaseAwake)
 }
 
 // PickForQuery gives a backend for a client that only queries, whether it has room or not;

@@ -36,6 +36,9 @@ type backend struct {
 // relayed from the first try on, or the service could be put to sleep meanwhile.
 func (p *Port) connectNow(c *Client) *backend {
 	picked, ok := p.Queue.Pick(p.Key.PortID)
+	if !ok && !c.local && !c.stay.Permitted() {
+		picked, ok = p.Queue.PickUnasked(p.Key.PortID)
+	}
 	if !ok {
 		return nil
 	}

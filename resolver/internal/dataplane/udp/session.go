@@ -159,6 +159,9 @@ func (s *session) keep(datagram []byte) {
 func (s *session) begin(datagram []byte) {
 	p := s.port
 	release, ok := p.Queue.Pick(p.Key.PortID)
+	if !ok && !s.stay.Permitted() {
+		release, ok = p.Queue.PickUnasked(p.Key.PortID)
+	}
 	if !ok && !s.mayWait() {
 		return
 	}
