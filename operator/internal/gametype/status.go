@@ -100,8 +100,12 @@ func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 		return false
 	case was.UpdateRevision == nil, was.UpdateRevision.Name != revisionName(gt, p.current.name):
 		return true
-	case condition.ReasonOf(was.Conditions, conditions.Progressing) == reasons.Asleep && Replicas(&gt.Spec) > 0:
-		return true
+	}
+	switch condition.ReasonOf(was.Conditions, conditions.Progressing) {
+	case reasons.Asleep:
+		return Replicas(&gt.Spec) > 0
+	case reasons.Updated, reasons.Undone:
+		return !p.done
 	}
 	old := int32(0)
 	ready := int32(0)
@@ -112,7 +116,8 @@ func progress(gt *v1alpha1.GameType, fleets []fleet, p *plan, c counts) bool {
 			old = kit.AddCounts(old, r.Replicas)
 		}
 	}
-	return p.current.ready > ready || c.old < old && len(fleets) <= maxRevisions
+	// Where fewer Servers are asked for, fewer old ones are left by that alone.
+	return p.current.ready > ready || c.old < min(old, Replicas(&gt.Spec)) && len(fleets) <= maxRevisions
 }
 
 // revisions describes the Fleets, the newest first.

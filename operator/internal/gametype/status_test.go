@@ -95,6 +95,11 @@ func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
 	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Reason != reasons.DeadlineExceeded {
 		t.Errorf("after it was scaled Progressing is %+v", c)
 	}
+	*gt.Spec.Replicas = 1 // It gives an old one up by that, too.
+	statusOf(gt, at, outcome{}, newest(2, 1), earlier(1, 1, 0))
+	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Reason != reasons.DeadlineExceeded {
+		t.Errorf("after it was scaled down Progressing is %+v", c)
+	}
 	*gt.Spec.Replicas = 0
 	statusOf(gt, at, outcome{}, newest(0, 0), earlier(0, 0, 0))
 	*gt.Spec.Replicas = 3
