@@ -58,8 +58,10 @@ type Tuner struct {
 	giveBack func()
 
 	mu sync.Mutex
-	// percent is how much there may be, and during how many calls of PutOff are under way. Both are changed under mu.
-	percent, during int
+	// percent is how much there may be. Only the Tuner's own goroutine changes it, under mu.
+	percent int
+	// during is how many calls of PutOff are under way.
+	during int
 	// looked is when the last look was, and made what was made until then.
 	looked time.Time
 	made   uint64
@@ -177,13 +179,22 @@ func (t *Tuner) look(now time.Time) {
 func (t *Tuner) to(percent int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.change(percent, t.during)
+	before := t.limit()
+	t.percent = percent
+	t.change(before)
 }
 
-// change has another percentage, and so many calls of PutOff under way. The caller has locked mu.
-func (t *Tuner) change(percent, during int) {
+// count counts calls of PutOff.
+func (t *Tuner) count(more int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	before := t.limit()
-	t.percent, t.during = percent, during
+	t.during += more
+	t.change(before)
+}
+
+// change sets how much there may be, where that was something else before. The caller has locked mu, as for limit.
+func (t *Tuner) change(before int) {
 	if limit := t.limit(); limit != before {
 		t.set(limit)
 	}
@@ -205,13 +216,8 @@ func (t *Tuner) PutOff(do func()) {
 		do()
 		return
 	}
-	count := func(more int) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.change(t.percent, t.during+more)
-	}
-	count(1)
-	defer count(-1)
+	t.count(1)
+	defer t.count(-1)
 	do()
 }
 
