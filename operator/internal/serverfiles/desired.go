@@ -2,8 +2,10 @@ package serverfiles
 
 import (
 	"reflect"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,16 +25,28 @@ func annotate(o client.Object, name, value string) {
 	o.SetAnnotations(annotations)
 }
 
-// awaitsLastClient reports whether an object is a Deployment that stays as it is for as long as somebody is connected:
-// to change it ends its Pod, with all uploads, and what is new is the sidecar's alone, as after an upgrade.
-func awaitsLastClient(have, desired client.Object) bool {
+// mostWait is how long a Deployment may wait for its last client: where strangers connect all the time there is none.
+const mostWait = 24 * time.Hour
+
+// awaitsLastClient is for how long an object stays as it is, as long as somebody is connected; 0: it doesn't. It is a
+// Deployment then: to change it ends its Pod, with all uploads, and what is new is the sidecar's alone, as after an
+// upgrade.
+func awaitsLastClient(now time.Time, have, desired client.Object) time.Duration {
 	d, ok := have.(*appsv1.Deployment)
 	if !ok || ptr.Deref(d.Spec.Replicas, 1) == 0 || d.Status.ReadyReplicas == 0 {
-		return false
+		return 0
 	}
 	is, want := have.GetAnnotations(), desired.GetAnnotations()
 	asked, has := is[wellknown.FilesAskedAnnotation] // an earlier version's has none
-	return is[wellknown.FilesHashAnnotation] != want[wellknown.FilesHashAnnotation] && (!has || asked == want[wellknown.FilesAskedAnnotation])
+	if is[wellknown.FilesHashAnnotation] == want[wellknown.FilesHashAnnotation] || has && asked != want[wellknown.FilesAskedAnnotation] {
+		return 0
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Add(mostWait).Sub(now)
+		}
+	}
+	return mostWait
 }
 
 // asDesired reports whether an object has all that is desired, and nothing that was desired before.

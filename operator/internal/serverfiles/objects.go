@@ -213,7 +213,10 @@ func (p *pass) write(ctx context.Context, b built, have client.Object) (created 
 	case have != nil && !have.GetDeletionTimestamp().IsZero():
 		p.again.AtMost(startLook)
 		return false, condition.Unknown(conditions.FilesServed, reasons.Pending, "%s %s is being deleted, and another one follows.", b.kind, b.desired.GetName()), nil
-	case have != nil && (asDesired(have, b.desired) || awaitsLastClient(have, b.desired)):
+	case have != nil && asDesired(have, b.desired):
+		return false, problem, nil
+	case have != nil && awaitsLastClient(p.Now(), have, b.desired) > 0:
+		p.again.AtMost(awaitsLastClient(p.Now(), have, b.desired))
 		return false, problem, nil
 	case have == nil:
 		have, problem, err = p.create(ctx, b)

@@ -3,6 +3,7 @@ package files_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -148,15 +149,22 @@ func TestAnUpgradeWaitsUntilNobodyIsConnected(t *testing.T) {
 	for what, c := range map[string]struct {
 		edit  func(*appsv1.Deployment)
 		ready int32
+		since time.Duration
 		waits bool
 	}{
-		"a client is connected":        {func(*appsv1.Deployment) {}, 1, true},
-		"a Deployment without the new": {func(d *appsv1.Deployment) { delete(d.Annotations, wellknown.FilesAskedAnnotation) }, 1, true},
-		"its Pod doesn't start":        {func(*appsv1.Deployment) {}, 0, false},
-		"something else is asked for":  {func(d *appsv1.Deployment) { d.Annotations[wellknown.FilesAskedAnnotation] = "other" }, 1, false},
+		"a client is connected":            {func(*appsv1.Deployment) {}, 1, 23 * time.Hour, true},
+		"somebody is connected for a day":  {func(*appsv1.Deployment) {}, 1, 24 * time.Hour, false},
+		"an earlier version's Deployment":  {func(d *appsv1.Deployment) { delete(d.Annotations, wellknown.FilesAskedAnnotation) }, 1, 0, true},
+		"its Pod doesn't start":            {func(*appsv1.Deployment) {}, 0, 0, false},
+		"something else is asked for, too": {func(d *appsv1.Deployment) { d.Annotations[wellknown.FilesAskedAnnotation] = "other" }, 1, 0, false},
 	} {
 		w.scale(name, 1)
-		status(w, &appsv1.Deployment{}, name+"-files", func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.ReadyReplicas = 1, c.ready })
+		status(w, &appsv1.Deployment{}, name+"-files", func(d *appsv1.Deployment) {
+			d.Status.Replicas, d.Status.ReadyReplicas = 1, c.ready
+			d.Status.Conditions = []appsv1.DeploymentCondition{{
+				Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.Clock.Now().Add(-c.since)),
+			}}
+		})
 		change(w, &appsv1.Deployment{}, name+"-files", func(d *appsv1.Deployment) {
 			d.Annotations[wellknown.FilesHashAnnotation] = "earlier"
 			d.Spec.Template.Spec.Containers[0].Image = earlier
