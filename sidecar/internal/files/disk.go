@@ -23,6 +23,7 @@ var (
 	errQuota   = errors.New("the quota is used up")
 	errMany    = errors.New("too many files are open")
 	errLate    = errors.New("the files are about to be closed: connect again in a while")
+	errGone    = errors.New("the client is gone")
 	errOffset  = errors.New("the offset is too large")
 )
 

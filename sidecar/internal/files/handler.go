@@ -26,6 +26,9 @@ type handler struct {
 	// uploads are the files that are open for writing, and written what came for them, in bytes.
 	uploads atomic.Int32
 	written atomic.Int64
+	// gone is closed once the client is gone, and waits is called now and then while the server has it wait.
+	gone  <-chan struct{}
+	waits func()
 }
 
 var (
@@ -93,6 +96,10 @@ func (h *handler) file(r *sftp.Request) (*file, error) {
 	return &file{File: f, handler: h, appends: flags.Append, uploads: uploads}, nil
 }
 
+// awaitQuota waits until the disk was measured once, and reports whether the client is still there. Meanwhile the session
+// isn't idle.
+func (h *handler) awaitQuota() bool { return h.disk.quota.await(h.gone, h.waits) }
+
 func (h *handler) isLate() bool {
 	select {
 	case <-h.late:
@@ -107,6 +114,9 @@ func (h *handler) Filecmd(r *sftp.Request) error {
 	name := inside(r.Filepath)
 	switch r.Method {
 	case "Setstat":
+		if r.AttrFlags().Size && !h.awaitQuota() {
+			return h.answer(errGone)
+		}
 		return h.answer(h.disk.setstat(name, r.AttrFlags(), r.Attributes()))
 	case "Rename":
 		return h.answer(h.disk.rename(name, inside(r.Target), false))
@@ -192,6 +202,9 @@ func (f *file) WriteAt(p []byte, at int64) (int, error) {
 		write, end = func() (int, error) { return f.Write(p) }, -1
 	case at < 0 || at > maxSize:
 		return 0, errOffset
+	}
+	if !f.handler.awaitQuota() {
+		return 0, f.handler.answer(errGone)
 	}
 	n, err := f.handler.disk.quota.write(f.File, end, p, write)
 	f.handler.written.Add(int64(n))

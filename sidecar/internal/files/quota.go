@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -44,8 +43,8 @@ func newQuota(root *os.Root, limit int64) *quota {
 }
 
 // measure finds out how much is used, where that was long ago, until ctx ends. Others write meanwhile, and what they
-// change is added. A disk with many files takes minutes: only who writes
-// waits for that, and only for the first one.
+// change is added. A disk with many files takes minutes: who writes
+// waits for the first one, by await.
 func (q *quota) measure(ctx context.Context) {
 	if q.limit == 0 || !q.turn.TryLock() {
 		return
@@ -61,11 +60,7 @@ func (q *quota) measure(ctx context.Context) {
 	q.measured = q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	written := q.used - before
-	if w.incomplete {
-		total = max(total, before) // what can't be seen is still there
-	}
-	q.used = max(0, total+written)
+	q.used = max(0, total+q.used-before)
 	if first {
 		close(q.measuredOnce)
 	}
@@ -83,8 +78,6 @@ type walk struct {
 	root *os.Root
 	// left is how many files it may still look at.
 	left int
-	// incomplete is set once there is something that it couldn't look at.
-	incomplete bool
 }
 
 // sizeOf is the size of the files in a directory. Names are read a few at a time: a game may
@@ -92,7 +85,6 @@ type walk struct {
 func (w *walk) sizeOf(directory string, depth int) (total int64) {
 	f, err := w.root.OpenFile(directory, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
-		w.incomplete = w.incomplete || !errors.Is(err, fs.ErrNotExist)
 		return 0
 	}
 	defer f.Close()
@@ -100,19 +92,15 @@ func (w *walk) sizeOf(directory string, depth int) (total int64) {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
 			if w.left--; w.left < 0 || w.ctx.Err() != nil {
-				w.incomplete = true
 				return total
 			}
 			name = path.Join(directory, name)
 			info, err := w.root.Lstat(name)
 			switch {
 			case err != nil:
-				w.incomplete = w.incomplete || !errors.Is(err, fs.ErrNotExist)
 			case info.Mode().IsRegular():
 				total += info.Size()
-			case info.IsDir() && depth == 0:
-				w.incomplete = true
-			case info.IsDir():
+			case info.IsDir() && depth > 0:
 				total += w.sizeOf(name, depth-1)
 			}
 		}
@@ -122,19 +110,31 @@ func (w *walk) sizeOf(directory string, depth int) (total int64) {
 	}
 }
 
-// await waits for the first measurement.
-func (q *quota) await() {
-	if q.limit > 0 {
-		<-q.measuredOnce
+// await waits for the first measurement, and calls waits meanwhile, now and then. It reports whether there was one
+// before the client was gone.
+func (q *quota) await(gone <-chan struct{}, waits func()) bool {
+	if q.limit == 0 {
+		return true
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-q.measuredOnce:
+			return true
+		case <-gone:
+			return false
+		case <-ticker.C:
+			waits()
+		}
 	}
 }
 
-// write writes to a file that may end at end then; -1: len(p) after its end.
+// write, after await, writes to a file that may end at end then; -1: len(p) after its end.
 func (q *quota) write(f *os.File, end int64, p []byte, write func() (int, error)) (int, error) {
 	if q.limit == 0 {
 		return write()
 	}
-	q.await()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size, err := sizeNow(f)
@@ -155,12 +155,11 @@ func (q *quota) write(f *os.File, end int64, p []byte, write func() (int, error)
 	return n, err
 }
 
-// resize sets a file's size.
+// resize sets a file's size, after await where it grows.
 func (q *quota) resize(f *os.File, to int64) error {
 	if q.limit == 0 {
 		return f.Truncate(to) //nolint:wrapcheck // answer does
 	}
-	q.await()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size, err := sizeNow(f)

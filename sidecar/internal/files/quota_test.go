@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pkg/sftp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // A user writes while another one's login measures the disk: neither waits for the other, and
@@ -42,25 +45,36 @@ func TestWhatIsWrittenDuringAMeasurementCounts(t *testing.T) {
 
 // The first measurement takes long. Reading doesn't wait for it, and writing does.
 func TestWhoWritesWaitsForTheFirstMeasurement(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Quota = 1000 })
+	w := newWorld(t, func(o *Options) { o.Quota, o.IdleTimeout = 1000, 2*time.Second }, func(s *Server) {
+		s.disk.quota.turn.Lock() // as one that is under way
+	})
 	w.write(w.root+"/world", string(make([]byte, 900)))
-	w.disk.quota.turn.Lock() // as one that is under way
-	c := w.sftp()
+	c, conn := w.sftp(), w.login()
+	leaves, err := sftp.NewClient(conn)
+	check(t, err)
 	if _, err := c.ReadDir("."); err != nil {
 		t.Error(err)
 	}
-	wrote := make(chan error, 1)
-	go func() {
-		f, err := c.Create("more")
-		if err == nil {
-			_, err = f.Write(make([]byte, 200))
-		}
-		wrote <- err
-	}()
+	write := func(c *sftp.Client, name string) <-chan error {
+		wrote := make(chan error, 1)
+		go func() {
+			f, err := c.Create(name)
+			if err == nil {
+				_, err = f.Write(make([]byte, 200))
+			}
+			wrote <- err
+		}()
+		return wrote
+	}
+	left := write(leaves, "other")
+	check(t, conn.Close())
+	<-left
+	w.until("who is gone keeps no place", func() bool { return testutil.ToFloat64(w.metrics.sessions) == 1 })
+	wrote := write(c, "more")
 	select {
 	case err := <-wrote:
 		t.Errorf("it was written before the disk was measured: %v", err)
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(2 * w.opts.IdleTimeout):
 	}
 	w.disk.quota.turn.Unlock()
 	w.disk.quota.measure(t.Context())
@@ -69,27 +83,15 @@ func TestWhoWritesWaitsForTheFirstMeasurement(t *testing.T) {
 	}
 }
 
-// What was seen once counts on where it can't be seen any more, and a user makes nothing that can't.
-func TestWhatCannotBeMeasuredStillCounts(t *testing.T) {
-	root, err := os.OpenRoot(t.TempDir())
-	check(t, err)
-	defer root.Close()
-	for deep := "."; len(deep) < 2*(mostDepth+3); deep += "/d" {
-		check(t, root.MkdirAll(deep+"/d", 0o755))
-	}
-	q := newQuota(root, 1<<20)
-	q.used = 5000
-	q.measure(t.Context())
-	if got := q.usedNow(); got != 5000 {
-		t.Errorf("%d bytes count after a directory was too deep, want those of before", got)
-	}
+// A directory into which its owner can't look has files that no measurement finds, and nobody can mend that.
+func TestADirectoryKeepsItsOwnersRights(t *testing.T) {
 	w := newWorld(t, nil)
 	check(t, os.Mkdir(w.root+"/world", 0o755))
-	check(t, w.sftp().Chmod("world", 0))
+	check(t, w.sftp().Chmod("world", 0o044))
 	info, err := os.Stat(w.root + "/world")
 	check(t, err)
-	if info.Mode().Perm() != 0o700 {
-		t.Errorf("a directory's mode is %s, and nobody can look into it", info.Mode())
+	if info.Mode().Perm() != 0o744 {
+		t.Errorf("its mode is %s", info.Mode())
 	}
 }
 

@@ -125,6 +125,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) {
 	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	s.measuring.Go(func() { s.disk.quota.measure(running) })
 	var clients sync.WaitGroup
 	for {
 		c, err := ln.Accept()

@@ -24,10 +24,14 @@ type session struct {
 	received, sent atomic.Int64
 	idle           *time.Timer
 	wasIdle        atomic.Bool
+	// gone is closed once the connection has ended.
+	gone chan struct{}
 }
 
 func newSession(s *Server, conn *ssh.ServerConn, method string) *session {
-	return &session{Server: s, conn: conn, method: method, handler: &handler{disk: s.disk, metrics: s.metrics, late: s.late}}
+	made := &session{Server: s, conn: conn, method: method, gone: make(chan struct{})}
+	made.handler = &handler{disk: s.disk, metrics: s.metrics, late: s.late, gone: made.gone, waits: made.waits}
+	return made
 }
 
 // run serves the session until the connection ends.
@@ -40,8 +44,7 @@ func (s *session) run(channels <-chan ssh.NewChannel, requests <-chan *ssh.Reque
 	})
 	defer s.idle.Stop()
 	var parts sync.WaitGroup
-	ended := make(chan struct{})
-	parts.Go(func() { s.endLate(ended) })
+	parts.Go(func() { s.endLate(s.gone) })
 	parts.Go(func() {
 		for r := range requests {
 			// Such as keepalive@openssh.com, to which any answer will do, and tcpip-forward.
@@ -51,7 +54,7 @@ func (s *session) run(channels <-chan ssh.NewChannel, requests <-chan *ssh.Reque
 	for c := range channels {
 		s.channel(&parts, c)
 	}
-	close(ended)
+	close(s.gone)
 	parts.Wait()
 	log.Info("A user's session ended", "received", s.received.Load(), "sent", s.sent.Load(), "idle", s.wasIdle.Load())
 }
@@ -66,6 +69,9 @@ func (s *session) moved(received, sent int) {
 		s.idle.Reset(s.opts.IdleTimeout)
 	}
 }
+
+// waits notes that the server has the client wait.
+func (s *session) waits() { s.idle.Reset(s.opts.IdleTimeout) }
 
 // channel opens a channel for SFTP, or refuses it.
 func (s *session) channel(parts *sync.WaitGroup, asked ssh.NewChannel) {
