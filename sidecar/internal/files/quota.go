@@ -43,8 +43,7 @@ func newQuota(root *os.Root, limit int64) *quota {
 }
 
 // measure finds out how much is used, where that was long ago, until ctx ends. Others write meanwhile, and what they
-// change is added. A disk with many files takes minutes: who writes
-// waits for the first one, by await.
+// change is added. A disk with many files takes minutes: who writes waits for the first measurement, by await.
 func (q *quota) measure(ctx context.Context) {
 	if q.limit == 0 || !q.turn.TryLock() {
 		return
@@ -115,6 +114,11 @@ func (w *walk) sizeOf(directory string, depth int) (total int64) {
 func (q *quota) await(gone <-chan struct{}, waits func()) bool {
 	if q.limit == 0 {
 		return true
+	}
+	select {
+	case <-q.measuredOnce:
+		return true
+	default:
 	}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
