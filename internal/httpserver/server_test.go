@@ -196,3 +196,31 @@ func TestATakenPortIsToldAtOnce(t *testing.T) {
 		t.Errorf("Listen said %v", err)
 	}
 }
+
+func TestAScrapeIsAnsweredInWhatIsAroundIt(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	within, gathered := false, false
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "around", Help: "A."}, func() float64 {
+		gathered = within
+		return 1
+	}))
+	s := New(Options{Address: "127.0.0.1:0", Gatherer: registry, Log: logr.Discard(), AroundScrape: func(scrape func()) {
+		within = true
+		scrape()
+		within = false
+	}})
+	url, _ := start(t, s)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+MetricsPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK || !strings.Contains(string(body), "around 1") || !gathered {
+		t.Errorf("answered %d %s, %v; gathered within: %t", res.StatusCode, body, err, gathered)
+	}
+}

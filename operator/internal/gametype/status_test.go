@@ -12,6 +12,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/internal/condition"
 )
 
 // statusOf plans for some Fleets and sets the status at a time.
@@ -106,6 +107,20 @@ func TestAnUpdateThatGetsNoFurtherIsReported(t *testing.T) {
 	statusOf(gt, at, outcome{}, newest(3, 0), earlier(0, 0, 0))
 	if c := meta.FindStatusCondition(gt.Status.Conditions, conditions.Progressing); c.Status != metav1.ConditionTrue {
 		t.Errorf("awake again Progressing is %+v", c)
+	}
+}
+
+// Its last progress may be days old when a settled GameType is scaled, and its Fleet may not have the number yet.
+func TestScalingWhatIsSettledIsNoUpdateThatIsLate(t *testing.T) {
+	gt := gameTypeOf(1)
+	statusOf(gt, t0, outcome{}, newest(1, 1))
+	if got := condition.ReasonOf(gt.Status.Conditions, conditions.Progressing); got != reasons.Updated {
+		t.Fatalf("it isn't settled: %s", got)
+	}
+	*gt.Spec.Replicas = 3
+	statusOf(gt, t0.Add(48*time.Hour), outcome{}, newest(1, 1))
+	if got := condition.ReasonOf(gt.Status.Conditions, conditions.Progressing); got != reasons.Updating {
+		t.Errorf("when it is scaled Progressing says %s", got)
 	}
 }
 

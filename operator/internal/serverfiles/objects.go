@@ -215,15 +215,17 @@ func (p *pass) write(ctx context.Context, b built, have client.Object) (created 
 		return false, condition.Unknown(conditions.FilesServed, reasons.Pending, "%s %s is being deleted, and another one follows.", b.kind, b.desired.GetName()), nil
 	case have != nil && asDesired(have, b.desired):
 		return false, problem, nil
-	case have != nil && awaitsLastClient(p.Now(), have, b.desired) > 0:
-		p.again.AtMost(awaitsLastClient(p.Now(), have, b.desired))
-		return false, problem, nil
 	case have == nil:
 		have, problem, err = p.create(ctx, b)
 		if have == nil {
 			return false, problem, err
 		}
 		created = true
+	default:
+		if left := awaitsLastClient(p.Now(), have, b.desired); left > 0 {
+			p.again.AtMost(left)
+			return false, problem, nil
+		}
 	}
 	// It may only be this very one: the name might be somebody else's by now.
 	b.desired.SetUID(have.GetUID())

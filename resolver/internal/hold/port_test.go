@@ -42,3 +42,24 @@ func TestAPortWithAnotherTransportIsAnotherPort(t *testing.T) {
 		q.Wait()
 	}
 }
+
+// Without a readiness probe nothing tells that a server is up, until a client of this resolver has learnt it: who may
+// wait waits for that, also while the service is awake. Who may not is passed on then, and never to one that wakes.
+func TestOnlyWhoMayNotWaitIsPassedOnUnlearnt(t *testing.T) {
+	t.Parallel()
+	backends := []route.Backend{{Address: netip.MustParseAddrPort("127.0.0.1:7000"), Serving: true}}
+	for _, network := range []route.Network{route.TCP, route.UDP} {
+		for phase, passes := range map[v1alpha1.Phase]bool{v1alpha1.PhaseAwake: true, v1alpha1.PhaseWaking: false, v1alpha1.PhaseAsleep: false} {
+			q := New(&route.Route{Phase: phase, Ports: []route.Port{{Name: "game", Network: network, Backends: backends}}}, Options{})
+			port := PortID{"game", network}
+			if g, ok := q.Pick(port); ok {
+				t.Errorf("%s, %s: who may wait is sent to %s", network, phase, g.Address)
+			}
+			g, ok := q.PickUnasked(port)
+			if ok != passes || ok && g.Unproven != (network == route.UDP) {
+				t.Errorf("%s, %s: who may not wait gets %+v, %t", network, phase, g, ok)
+			}
+			q.Close()
+		}
+	}
+}

@@ -66,14 +66,17 @@ func TestWhoWritesWaitsForTheFirstMeasurement(t *testing.T) {
 		}()
 		return wrote
 	}
+	received := func() float64 { return testutil.ToFloat64(w.metrics.bytes.WithLabelValues("received")) }
+	before := received()
 	left := write(leaves, "other")
+	w.until("it writes", func() bool { return received() >= before+200 })
 	check(t, conn.Close())
 	<-left
 	w.until("who is gone keeps no place", func() bool { return testutil.ToFloat64(w.metrics.sessions) == 1 })
 	wrote := write(c, "more")
 	select {
 	case err := <-wrote:
-		t.Errorf("it was written before the disk was measured: %v", err)
+		t.Fatalf("it was written before the disk was measured, or the session ended: %v", err)
 	case <-time.After(2 * w.opts.IdleTimeout):
 	}
 	w.disk.quota.turn.Unlock()
