@@ -183,8 +183,10 @@ func (e *extractor) put(t *target, h *tar.Header, parts []string, content io.Rea
 		err = e.file(dir, base, h, content)
 	case tar.TypeSymlink:
 		err = link(dir, base, h)
+	case tar.TypeLink:
+		err = e.hardLink(t, h, parts)
 	default:
-		return fault.Final("the archive has %q, which is neither a file, a directory nor a symbolic link", h.Name)
+		return fault.Final("the archive has %q, which is neither a file, a directory nor a link", h.Name)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return fault.Final("the archive has %q twice", h.Name)

@@ -43,6 +43,8 @@ type walker struct {
 	to       *tar.Writer
 	progress *progress
 	buffer   []byte
+	// linked are the files with several names of the disk that is written.
+	linked linked
 	// changed is set where something wrote to what was read.
 	changed bool
 	// skipped counts what is neither a file, a directory nor a link.
@@ -67,6 +69,7 @@ func (w *walker) disk(d Disk) error {
 	if err := w.header(info, d.Name+"/", ""); err != nil {
 		return err
 	}
+	w.linked = linked{}
 	// The disk itself isn't counted.
 	w.progress.files.Add(-1)
 	return w.children(root, info, d.Name, 0)
@@ -174,6 +177,9 @@ func (w *walker) kind(dir *os.Root, base, name string, info fs.FileInfo, depth i
 		if err != nil || !os.SameFile(info, opened) {
 			return false, err //nolint:wrapcheck // entry does
 		}
+		if first := w.linked.earlier(opened, name); first != "" {
+			return true, w.another(opened, name, first)
+		}
 		return true, w.file(f, opened, name)
 	}
 	w.skipped++
@@ -199,19 +205,31 @@ func openDir(dir *os.Root, base string, info fs.FileInfo) (*os.Root, error) {
 	return sub, nil
 }
 
-// header begins an entry. It has numbers for owners: names are those of another machine's users.
+// header begins an entry, of which link is where a symbolic link leads to.
 func (w *walker) header(info fs.FileInfo, name, link string) error {
-	h := &tar.Header{
-		Format: tar.FormatPAX, Name: name, Linkname: link, ModTime: info.ModTime(),
-		Mode: int64(info.Mode().Perm()), Typeflag: tar.TypeReg,
-	}
+	h := headerOf(info, name)
 	switch {
 	case info.IsDir():
 		h.Typeflag = tar.TypeDir
 	case link != "":
-		h.Typeflag = tar.TypeSymlink
+		h.Typeflag, h.Linkname = tar.TypeSymlink, link
 	default:
 		h.Size = info.Size()
+	}
+	return w.begin(h)
+}
+
+// another writes another name of a file that is in the archive by its first one.
+func (w *walker) another(info fs.FileInfo, name, first string) error {
+	h := headerOf(info, name)
+	h.Typeflag, h.Linkname = tar.TypeLink, first
+	return w.begin(h)
+}
+
+// headerOf is what all entries have. It has numbers for owners: names are those of another machine's users.
+func headerOf(info fs.FileInfo, name string) *tar.Header {
+	h := &tar.Header{
+		Format: tar.FormatPAX, Name: name, ModTime: info.ModTime(), Mode: int64(info.Mode().Perm()), Typeflag: tar.TypeReg,
 	}
 	for bit, is := range map[int64]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
 		if info.Mode()&is != 0 {
@@ -221,8 +239,12 @@ func (w *walker) header(info fs.FileInfo, name, link string) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		h.Uid, h.Gid = int(stat.Uid), int(stat.Gid)
 	}
+	return h
+}
+
+func (w *walker) begin(h *tar.Header) error {
 	if err := w.to.WriteHeader(h); err != nil {
-		return fmt.Errorf("copy %s: %w", name, err)
+		return fmt.Errorf("copy %s: %w", h.Name, err)
 	}
 	w.progress.files.Add(1)
 	return nil

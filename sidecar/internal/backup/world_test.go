@@ -52,10 +52,11 @@ func write(t testing.TB, file, content string) {
 	check(t, os.Chtimes(file, when, when))
 }
 
-// tree is what is below a directory: of each entry the kind, mode, time, owner, and content or target.
+// tree is what is below a directory: of each entry the kind, mode, time, owner, and content or target, and of
+// each further name of a file that it is one.
 func tree(t testing.TB, dir string) map[string]string {
 	t.Helper()
-	all := map[string]string{}
+	all, first := map[string]string{}, map[uint64]string{}
 	check(t, filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || name == dir {
 			return err
@@ -76,6 +77,10 @@ func tree(t testing.TB, dir string) map[string]string {
 				content = fmt.Appendf(nil, "%d bytes %x", len(content), content[:16])
 			}
 			text += " " + string(content)
+			if stat.Nlink > 1 && first[stat.Ino] != "" {
+				text += " = " + first[stat.Ino]
+			}
+			first[stat.Ino] = strings.TrimPrefix(name, dir+"/")
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(name)
 			if err != nil {
@@ -109,7 +114,13 @@ func allKinds(t testing.TB, dir string) {
 	check(t, os.Chmod(dir+"/run.sh", 0o751))
 	check(t, os.Mkdir(dir+"/nothing", 0o755))
 	check(t, os.Chmod(dir+"/nothing", 0o775|fs.ModeSetgid))
-	check(t, os.Link(dir+"/level.dat", dir+"/level.dat.too"))
+	write(t, dir+"/snapshots/old/level.dat", "the world as it was")
+	for name, file := range map[string]string{
+		"level.dat.too": "level.dat", "snapshots/1/level.dat": "level.dat", "snapshots/2": "snapshots/old/level.dat", "zodd": "a name\nwith \xff and ü",
+	} {
+		check(t, os.MkdirAll(filepath.Dir(dir+"/"+name), 0o755))
+		check(t, os.Link(dir+"/"+file, dir+"/"+name))
+	}
 	for link, target := range map[string]string{"relative": "level.dat", "dangling": "nowhere", "outside": "/etc/passwd", "region/up": "../.."} {
 		check(t, os.Symlink(target, dir+"/"+link))
 		at, err := unix.TimeToTimespec(when)
@@ -117,7 +128,7 @@ func allKinds(t testing.TB, dir string) {
 		check(t, unix.UtimesNanoAt(unix.AT_FDCWD, dir+"/"+link, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW))
 	}
 	write(t, dir+"/sealed/file", "read only")
-	for _, d := range []string{"region", "nothing", "sealed"} {
+	for _, d := range []string{"region", "nothing", "sealed", "snapshots", "snapshots/1", "snapshots/old"} {
 		check(t, os.Chtimes(dir+"/"+d, when, when))
 	}
 	check(t, os.Chmod(dir+"/sealed", 0o555))
@@ -167,6 +178,10 @@ func file(name, content string) entry {
 
 func linkTo(name, target string) entry {
 	return entry{tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target}, ""}
+}
+
+func hardLinkTo(name, target string) entry {
+	return entry{tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: target}, ""}
 }
 
 func special(name string, kind byte) entry {
