@@ -4,9 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"os"
-	"path"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -15,8 +13,9 @@ const (
 	maxSize = 1 << 60
 	// measureEvery is how old a measurement may be when a user logs in.
 	measureEvery = time.Minute
-	// A measurement ends after mostMeasured files, and goes mostDepth directories deep.
-	mostMeasured = 1 << 20
+	// A measurement ends after mostMeasured files, and goes mostDepth directories deep. On a disk that has more the
+	// quota counts as used up: what isn't found isn't bounded.
+	mostMeasured = 16 << 20
 	mostDepth    = 64
 )
 
@@ -54,12 +53,15 @@ func (q *quota) measure(ctx context.Context) {
 		return
 	}
 	before := q.usedNow()
-	w := walk{ctx: ctx, root: q.root, left: mostMeasured}
-	total := w.sizeOf(".", mostDepth)
+	w := walk{ctx: ctx, left: mostMeasured}
+	total := w.sizeOf(q.root, mostDepth)
 	q.measured = q.now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.used = max(0, total+q.used-before)
+	if w.more {
+		q.used = max(q.used, q.limit)
+	}
 	if first {
 		close(q.measuredOnce)
 	}
@@ -73,16 +75,17 @@ func (q *quota) usedNow() int64 {
 
 // walk is a walk over the disk.
 type walk struct {
-	ctx  context.Context
-	root *os.Root
+	ctx context.Context
 	// left is how many files it may still look at.
 	left int
+	// more is set where there are more, or deeper ones.
+	more bool
 }
 
-// sizeOf is the size of the files in a directory. Names are read a few at a time: a game may
+// sizeOf is the size of the files in a directory, if it can be read. Names are read a few at a time: a game may
 // write more of them than there is memory for.
-func (w *walk) sizeOf(directory string, depth int) (total int64) {
-	f, err := w.root.OpenFile(directory, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+func (w *walk) sizeOf(dir *os.Root, depth int) (total int64) {
+	f, err := dir.Open(".")
 	if err != nil {
 		return 0
 	}
@@ -90,23 +93,45 @@ func (w *walk) sizeOf(directory string, depth int) (total int64) {
 	for {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
-			if w.left--; w.left < 0 || w.ctx.Err() != nil {
+			if w.ctx.Err() != nil {
 				return total
 			}
-			name = path.Join(directory, name)
-			info, err := w.root.Lstat(name)
-			switch {
-			case err != nil:
-			case info.Mode().IsRegular():
-				total += info.Size()
-			case info.IsDir() && depth > 0:
-				total += w.sizeOf(name, depth-1)
+			if w.left--; w.left < 0 {
+				w.more = true
+				return total
 			}
+			total += w.sizeOfOne(dir, name, depth)
 		}
 		if err != nil {
 			return total
 		}
 	}
+}
+
+// sizeOfOne is the size of what has a name in a directory: of a directory, that of what is in it.
+func (w *walk) sizeOfOne(dir *os.Root, name string, depth int) int64 {
+	info, err := dir.Lstat(name)
+	switch {
+	case err != nil:
+		return 0
+	case info.Mode().IsRegular():
+		return info.Size()
+	case !info.IsDir():
+		return 0
+	case depth == 0:
+		w.more = true
+		return 0
+	}
+	sub, err := dir.OpenRoot(name)
+	if err != nil {
+		return 0
+	}
+	defer sub.Close()
+	// A link that took its place leads to what is counted elsewhere, or in a circle.
+	if opened, err := sub.Stat("."); err != nil || !os.SameFile(info, opened) {
+		return 0
+	}
+	return w.sizeOf(sub, depth-1)
 }
 
 // await waits for the first measurement, and calls waits meanwhile, now and then. It reports whether there was one

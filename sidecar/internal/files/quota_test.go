@@ -86,6 +86,53 @@ func TestWhoWritesWaitsForTheFirstMeasurement(t *testing.T) {
 	}
 }
 
+// What a measurement doesn't find isn't bounded by the quota, so nothing may grow where there is more than that.
+func TestADirectoryThatIsTooDeepUsesUpTheQuota(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Quota = 1 << 20 })
+	deepest := w.root + strings.Repeat("/d", mostDepth)
+	check(t, os.MkdirAll(deepest, 0o755))
+	w.write(deepest+"/small", "here")
+	now := time.Now()
+	w.disk.quota.now = func() time.Time { return now }
+	again := func() int64 {
+		now = now.Add(measureEvery)
+		w.disk.quota.measure(t.Context())
+		return w.disk.quota.usedNow()
+	}
+	if used := again(); used != 4 {
+		t.Errorf("%d bytes count, want the 4 of the deepest file", used)
+	}
+	check(t, os.Mkdir(deepest+"/d", 0o755))
+	if used := again(); used != 1<<20 {
+		t.Errorf("with a directory that is too deep %d bytes count, want the quota", used)
+	}
+	f, err := w.sftp().Create("world")
+	check(t, err)
+	if _, err := f.Write([]byte("more")); err == nil || !strings.Contains(err.Error(), "quota") {
+		t.Errorf("a file grew then: %v", err)
+	}
+	check(t, os.Remove(deepest+"/d"))
+	if used := again(); used != 4 {
+		t.Errorf("without it %d bytes count, want 4", used)
+	}
+}
+
+func TestMoreFilesThanAreMeasured(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		check(t, os.WriteFile(dir+"/"+name, []byte("x"), 0o600))
+	}
+	root, err := os.OpenRoot(dir)
+	check(t, err)
+	defer root.Close()
+	for left, more := range map[int]bool{2: true, 3: false} {
+		w := walk{ctx: t.Context(), left: left}
+		if size := w.sizeOf(root, 0); size != int64(left) || w.more != more {
+			t.Errorf("of 3 files and at most %d: %d bytes, more: %v", left, size, w.more)
+		}
+	}
+}
+
 // A directory into which its owner can't look has files that no measurement finds, and nobody can mend that.
 func TestADirectoryKeepsItsOwnersRights(t *testing.T) {
 	w := newWorld(t, nil)
