@@ -25,7 +25,8 @@ import (
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=allocations,verbs=list;watch;delete
 // +kubebuilder:rbac:groups=dormouse.dev,resources=allocations/status,verbs=patch
-// +kubebuilder:rbac:groups=dormouse.dev,resources=servers;elasticservices,verbs=list;watch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=servers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 
 const (
@@ -51,7 +52,8 @@ type Options struct {
 	Cache cache.Cache
 	// Client writes to the API server.
 	Client client.Client
-	// Live reads from it: a leader begins with all Allocations that there are; nil: with those in Cache.
+	// Live reads from it: a leader begins with all Allocations that there are, and asks for Servers that Cache
+	// may not have yet; nil: it believes Cache.
 	Live client.Reader
 	// Namespaces are those that count; empty: all.
 	Namespaces []string
@@ -187,6 +189,7 @@ func (a *Allocator) Start(ctx context.Context) error {
 // ctx ended.
 func (a *Allocator) catchUp(ctx context.Context) bool {
 	for a.Live != nil {
+		a.book.CatchUp()
 		err := a.list(ctx)
 		if err == nil {
 			break

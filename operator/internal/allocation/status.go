@@ -42,16 +42,18 @@ func (a *Allocator) next(ctx context.Context) bool {
 	defer a.queue.Done(key)
 	err := a.write(ctx, key)
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
-		// One that is gone the cache will show, and then its Server is free again.
+	case err == nil:
 		a.queue.Forget(key)
 		return true
-	case !apierrors.IsConflict(err) && ctx.Err() == nil:
+	case !apierrors.IsConflict(err) && !errors.Is(err, errBehind) && ctx.Err() == nil:
 		a.Log.Error(err, "An Allocation wasn't answered, and is tried again")
 	}
 	a.queue.AddRateLimited(key)
 	return true
 }
+
+// errBehind is for a Server that an Allocation has, and that the cache doesn't show yet.
+var errBehind = errors.New("the cache doesn't have the Server yet")
 
 // write writes what was decided of an Allocation.
 func (a *Allocator) write(ctx context.Context, key types.NamespacedName) error {
@@ -61,6 +63,41 @@ func (a *Allocator) write(ctx context.Context, key types.NamespacedName) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
+	if d.Unsure {
+		if err := a.sure(ctx, o); err != nil {
+			return err
+		}
+	}
+	err := a.apply(ctx, o, d)
+	if apierrors.IsNotFound(err) {
+		// The cache shows that, too, unless it did before a list had this one.
+		a.book.DeleteAllocation(o)
+		return nil
+	}
+	return err
+}
+
+// sure is errBehind where an Allocation has its Server still.
+func (a *Allocator) sure(ctx context.Context, o *v1alpha1.Allocation) error {
+	if a.Live == nil {
+		return nil
+	}
+	var srv v1alpha1.Server
+	err := a.Live.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: o.Status.ServerName}, &srv)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Server %s/%s: %w", o.Namespace, o.Status.ServerName, err)
+	case book.Has(&o.Status, &srv):
+		return errBehind
+	}
+	return nil
+}
+
+// apply writes a decision to the API server.
+func (a *Allocator) apply(ctx context.Context, o *v1alpha1.Allocation, d *book.Decision) error {
+	key := client.ObjectKeyFromObject(o)
 	if d.Delete {
 		err := a.Client.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
 		return wrapf(err, "delete Allocation %s", key)

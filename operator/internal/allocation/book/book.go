@@ -49,9 +49,11 @@ type Book struct {
 	// unbounded is set while a new leader goes through those who wait.
 	unbounded bool
 	leads     bool
-	spaces    map[string]*space
-	nodes     map[string]map[string]string
-	due       dues
+	// gone are the Allocations that were deleted while a new leader lists them; nil: none does.
+	gone   map[types.UID]struct{}
+	spaces map[string]*space
+	nodes  map[string]map[string]string
+	due    dues
 	// count orders Allocations as they came, and questions by when they were asked.
 	count   int
 	pending int
@@ -89,11 +91,19 @@ func (b *Book) space(name string) *space {
 	return s
 }
 
+// CatchUp is called before all Allocations are listed, which then are set. Until Lead what is deleted meanwhile
+// isn't taken from a list that still has it: no other word of that would come.
+func (b *Book) CatchUp() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone = map[types.UID]struct{}{}
+}
+
 // Lead has the book decide, from now on, once all that the cache had is in it.
 func (b *Book) Lead() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leads = true
+	b.leads, b.gone = true, nil
 	for _, s := range b.spaces {
 		for _, e := range s.entries {
 			b.check(s, e)

@@ -20,6 +20,9 @@ type Decision struct {
 	Reason, Message string
 	// Delete is set where the Allocation is to be deleted, instead.
 	Delete bool
+	// Unsure is set where the Server was never seen as the Allocation has it: the cache may lag behind that. It
+	// is taken back once the cache shows the Server.
+	Unsure bool
 	// Observed is set where nothing changes but the generation that was observed; State is empty.
 	Observed bool
 	// Waited is how long it has waited since it was first seen.
@@ -177,12 +180,22 @@ func (b *Book) check(s *space, e *entry) {
 		}
 		return
 	}
-	if e.decided != nil && !e.decided.Observed {
+	if e.decided != nil && !e.decided.Observed && !e.decided.Unsure {
 		return // it ends already
 	}
 	if why := srv.lacks(&e.object.Status); why != "" {
-		b.say(e, Decision{State: v1alpha1.AllocationExpired, Reason: reasons.ServerGone, Message: fmt.Sprintf("Server %s is gone: %s.", srv.name, why)})
+		if e.decided == nil || e.decided.Observed {
+			b.say(e, Decision{
+				State: v1alpha1.AllocationExpired, Reason: reasons.ServerGone, Unsure: !e.seen,
+				Message: fmt.Sprintf("Server %s is gone: %s.", srv.name, why),
+			})
+		}
 		return
+	}
+	e.seen = true
+	if e.decided != nil && e.decided.Unsure {
+		e.decided = nil
+		b.observe(e)
 	}
 	if srv.crowds(e) {
 		b.say(e, Decision{State: v1alpha1.AllocationExpired, Reason: reasons.GivenTwice, Message: fmt.Sprintf("Another Allocation has Server %s.", srv.name)})

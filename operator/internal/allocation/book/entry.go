@@ -27,6 +27,8 @@ type entry struct {
 	waits bool
 	// decided is what is to be written; nil: nothing is.
 	decided *Decision
+	// seen is set once its Server was seen as the Allocation has it.
+	seen bool
 	// notified is set once Hooks.Held was told that its Server is held.
 	notified bool
 	// noted is set once its status says that it waits, or is about to.
@@ -70,6 +72,9 @@ func (b *Book) setAllocation(s *space, o *v1alpha1.Allocation, listed bool) {
 	}
 	now := b.now()
 	if e == nil {
+		if _, gone := b.gone[o.UID]; gone {
+			return
+		}
 		b.count++
 		e = &entry{need: needOf(o), came: b.count, arrived: now, until: now.Add(durationOf(o.Spec.Wait))}
 		if listed {
@@ -201,6 +206,9 @@ func (b *Book) DeleteAllocation(o *v1alpha1.Allocation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.space(o.Namespace)
+	if b.gone != nil {
+		b.gone[o.UID] = struct{}{}
+	}
 	if e := s.entries[o.Name]; e != nil && e.object.UID == o.UID {
 		b.drop(s, e)
 	}
@@ -233,7 +241,7 @@ func (b *Book) release(s *space, e *entry) {
 	if srv == nil {
 		return
 	}
-	e.on, e.notified = nil, false
+	e.on, e.notified, e.seen = nil, false, false
 	srv.let(e)
 	for _, owner := range srv.owners {
 		t := s.target(owner)

@@ -38,6 +38,50 @@ func TestALateAnswerBringsNothingBack(t *testing.T) {
 	}
 }
 
+// Nor does the list by which a new leader begins.
+func TestAListBringsNothingBack(t *testing.T) {
+	w := newWorld(t)
+	s := w.server("one")
+	w.ask("a")
+	o, d := w.Decided(keyOf("a"))
+	written := o.DeepCopy()
+	written.Status = d.Status(&written.Status)
+	written.ResourceVersion = w.next()
+	w.SetAllocation(written, false)
+	w.CatchUp()
+	w.DeleteAllocation(written)
+	w.SetAllocation(written, true)
+	w.Lead()
+	if h := w.HolderOf(s.Namespace, s.Name, s.UID); h.Any() {
+		t.Errorf("the Server is had by %+v", h)
+	}
+}
+
+// What a new leader's cache doesn't show yet is to be asked for, and shows itself later.
+func TestAServerThatIsSeenLaterIsNotGone(t *testing.T) {
+	w := newWorld(t)
+	s := w.server("one")
+	w.ask("a")
+	o, d := w.Decided(keyOf("a"))
+	written := o.DeepCopy()
+	written.Status = d.Status(&written.Status)
+	w.stored["a"] = written
+	delete(w.servers, "one")
+	w.restart()
+	if _, d := w.Decided(keyOf("a")); d == nil || !d.Unsure || d.State != v1alpha1.AllocationExpired {
+		t.Fatalf("of a Server that isn't there %+v is decided, want that it is gone, without being sure", d)
+	}
+	w.servers["one"] = s
+	w.SetServer(s)
+	if _, d := w.Decided(keyOf("a")); d != nil {
+		t.Errorf("once the Server is there %+v is decided", d)
+	}
+	w.deleteServer("one")
+	if _, d := w.Decided(keyOf("a")); d == nil || d.Unsure {
+		t.Errorf("once it is gone %+v is decided, want that it is gone for sure", d)
+	}
+}
+
 // A new leader refuses no more than it must where too many wait.
 func TestANewLeaderRefusesNoMoreThanItMust(t *testing.T) {
 	w := newWorld(t)

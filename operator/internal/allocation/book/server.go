@@ -160,6 +160,13 @@ func (s *server) given(st *v1alpha1.AllocationStatus) {
 	st.Ports = append([]v1alpha1.ServerPortStatus(nil), o.Status.Ports...)
 }
 
+// Has reports whether the Allocation with a status has a Server as it is.
+func Has(st *v1alpha1.AllocationStatus, o *v1alpha1.Server) bool {
+	var s server
+	s.see(o)
+	return s.lacks(st) == ""
+}
+
 // lacks says in a word why an Allocation has its Server no more; empty: it has it.
 func (s *server) lacks(st *v1alpha1.AllocationStatus) string {
 	switch {

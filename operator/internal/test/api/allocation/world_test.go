@@ -49,6 +49,9 @@ type world struct {
 	wakes waker
 	// wakesReally has the operator's own waker wake.
 	wakesReally bool
+	// live is what leaders read the API server by; nil: they believe their caches. Allocator is the last one's.
+	live      client.Reader
+	allocator *allocation.Allocator
 }
 
 // waker counts the wakes of a service, and does nothing else.
@@ -107,8 +110,9 @@ func (w *world) replica(leads bool) *replica {
 			wakes = w.realWaker(mgr)
 		}
 		r.allocator, err = allocation.New(w.t.Context(), allocation.Options{
-			Cache: mgr.GetCache(), Client: mgr.GetClient(), Waker: wakes, Events: w.Recorder, Log: logr.Discard(),
+			Cache: mgr.GetCache(), Client: mgr.GetClient(), Live: w.live, Waker: wakes, Events: w.Recorder, Log: logr.Discard(),
 		})
+		w.allocator = r.allocator
 		if err = errors.Join(err, mgr.Add(r.allocator)); err != nil {
 			w.t.Fatal(err)
 		}
