@@ -66,7 +66,7 @@ func (r *Reconciler) games(ctx context.Context, servers []v1alpha1.Server) ([]id
 			return nil, fmt.Errorf("read the Pod of Server %s/%s: %w", s.Namespace, s.Name, err)
 		}
 		started := report.GameStarted(s, pod)
-		if g := s.Status.Game; started == nil && idleness.Busy(s) && g != nil && g.PodUID == string(pod.UID) {
+		if g := s.Status.Game; started == nil && idleness.Busy(s) && g != nil && g.Reported && g.PodUID == string(pod.UID) {
 			started = &pod.CreationTimestamp.Time // kubelet reports it late
 		}
 		if started != nil {

@@ -52,9 +52,13 @@ type Observed struct {
 }
 
 // GameRunning reports whether the game's process runs in a Pod. kubelet's report may be late: a
-// running sidecar that reports players knows better.
+// running sidecar to which the game has said something knows better.
 func GameRunning(s *v1alpha1.Server, pod *corev1.Pod) bool {
-	return pod != nil && (gamepod.Running(s, pod) || !s.Status.DeletionAllowed && gamepod.Report(s, pod) != nil && gamepod.SidecarRunning(pod))
+	if pod == nil || gamepod.Running(s, pod) {
+		return pod != nil
+	}
+	game := gamepod.Report(s, pod)
+	return game != nil && game.Reported && !s.Status.DeletionAllowed && gamepod.SidecarRunning(pod)
 }
 
 func scheduled(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName != "" }

@@ -129,18 +129,16 @@ func whoPlays(s *v1alpha1.Server, o Observed) permission {
 	switch game := gamepod.Report(s, o.Pod); {
 	case !GameRunning(s, o.Pod):
 		return yes(reasons.NotRunning, "No game runs.")
-	case game == nil && s.Spec.Deletion.Unreported == v1alpha1.DeletionDenied:
-		return no(reasons.NotReported, "The game has said nothing of itself, and deletion.unreported is Denied.")
-	case game == nil:
-		return yes(reasons.NotReported, "The game has said nothing of itself.")
 	case o.held(game) && o.Holder.Name != "":
 		return no(reasons.Allocated, "Allocation "+o.Holder.Name+" has the Server.")
 	case o.held(game):
 		return no(reasons.Allocated, "Allocations have places on the Server.")
+	case saysNothing(s, game) && s.Spec.Deletion.Unreported == v1alpha1.DeletionDenied:
+		return no(reasons.NotReported, "The game has said nothing of itself, and deletion.unreported is Denied.")
+	case saysNothing(s, game):
+		return yes(reasons.NotReported, "The game has said nothing of itself.")
 	case s.Status.DeletionAllowed && game.Permission == v1alpha1.DeletionAllowed:
 		return yes(reasons.GameAllows, "The game allows it.")
-	case s.Status.DeletionAllowed && !game.Reported:
-		return yes(reasons.NotReported, "The game has said nothing of itself.")
 	case s.Status.DeletionAllowed:
 		return yes(reasons.NoPlayers, "Nobody plays.")
 	case game.Permission == v1alpha1.DeletionDenied:
@@ -150,8 +148,18 @@ func whoPlays(s *v1alpha1.Server, o Observed) permission {
 	case s.Status.Players != nil && s.Status.Players.Current > 0:
 		return no(reasons.Players, people(s.Status.Players.Current))
 	default:
-		return no(reasons.NotReported, "The game has said nothing of itself, and deletion.unreported is Denied.")
+		return no(reasons.Players, "The game's sidecar isn't sure that nobody plays.")
 	}
+}
+
+// saysNothing reports whether the spec decides, because the game has said nothing of itself. What the sidecar was
+// started with may be an earlier spec's.
+func saysNothing(s *v1alpha1.Server, game *v1alpha1.GameStatus) bool {
+	if game == nil {
+		return true
+	}
+	somebody := s.Status.Players != nil && s.Status.Players.Current > 0
+	return !game.Reported && !somebody && game.State != v1alpha1.GameAllocated && game.State != v1alpha1.GameReserved
 }
 
 func durationOf(d *metav1.Duration) time.Duration {

@@ -111,6 +111,15 @@ func sidecarRuns(w *world) {
 	}}
 }
 
+// unsaid lets the sidecar report that the game has said nothing, of which it was told to think the worst, and denied
+// has the spec say so, too.
+func unsaid(w *world) {
+	w.say(v1alpha1.GameStarting, 0)
+	w.server.Status.Game.Reported, w.server.Status.Players, w.server.Status.DeletionAllowed = false, nil, false
+}
+
+func denied(w *world) { w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied }
+
 // earlierSpec has the Pod made from another spec.
 func earlierSpec(w *world) {
 	w.o.Pod.Annotations = map[string]string{wellknown.PodHashAnnotation: "another"}
@@ -244,6 +253,9 @@ func TestPlan(t *testing.T) {
 		"nor with players":                                           {world: newWorld(deleted(0), players(1), lookAllows), want: nothing},
 		"a stopped Server goes by its sidecar's last word":           {world: newWorld(stopped, lookAllows), want: "remove"},
 		"a game that is said to play is not taken for ended":         {world: newWorld(deleted(0), players(3), crashed, sidecarRuns), want: nothing},
+		"one that said nothing and doesn't run doesn't":              {world: newWorld(deleted(0), unsaid, denied, crashed, sidecarRuns), want: "remove"},
+		"nor does its broken Pod stay once the spec is mended":       {world: newWorld(earlierSpec, unsaid, denied, crashed, sidecarRuns), want: "remove"},
+		"one that said nothing and runs stays where that is Denied":  {world: newWorld(deleted(0), unsaid, denied, sidecarRuns), want: nothing},
 		"a game whose container has another name in the spec":        {world: newWorld(deleted(0), players(3), renamed), want: nothing},
 		"a node that says itself that it isn't ready answers":        {world: newWorld(deleted(0), players(3), nodeSilent(-3000), nodeUnready), want: nothing},
 		"a deleted Server with players stays":                        {world: newWorld(deleted(0), players(1), seen), want: nothing},

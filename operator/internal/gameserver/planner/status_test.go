@@ -52,9 +52,11 @@ func TestStatus(t *testing.T) {
 		"a Pod without a port":                {newWorld(silent, waitsForPort), v1alpha1.ServerPending, reasons.HostPortTaken, true},
 		"a Server that waits after failures":  {newWorld(podGone, failures(3, -4)), v1alpha1.ServerPending, reasons.Backoff, true},
 		"another Pod's players are not these": {newWorld(players(3), func(w *world) { w.server.Status.Game.PodUID = "earlier" }), v1alpha1.ServerStarting, reasons.Starting, true},
-		"a game that must not go unreported": {newWorld(silent, func(w *world) {
-			w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied
+		"a game that must not go unreported":  {newWorld(silent, denied), v1alpha1.ServerStarting, reasons.Starting, false},
+		"one whose sidecar has it otherwise from an earlier spec": {newWorld(unsaid, denied, func(w *world) {
+			w.server.Status.DeletionAllowed = true
 		}), v1alpha1.ServerStarting, reasons.Starting, false},
+		"one that may go unreported since a moment ago": {newWorld(unsaid), v1alpha1.ServerStarting, reasons.Starting, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
