@@ -14,10 +14,12 @@ import (
 	"dormouse.dev/dormouse/operator/internal/hostports"
 )
 
-// What a Server that starts may leave unwritten, and for how long: that its Pod has no node
-// yet; that it starts; and then what changes with each step of the Pod. Meanwhile a player may
-// wait for the Pod, for which the API server and the node have better things to do.
+// What a Server that starts may leave unwritten, and for how long: that the scheduler hasn't seen
+// its Pod yet, as it does in order and has others before it; that no node can take it; that it
+// starts; and then what changes with each step of the Pod. Meanwhile a player may wait for the
+// Pod, for which the API server and the node have better things to do.
 const (
+	putOffUnseen   = 10 * time.Second
 	putOffPending  = 3 * time.Second
 	putOffFirst    = 3 * time.Second
 	putOffStarting = 10 * time.Second
@@ -44,7 +46,10 @@ func Debounce(now time.Time, before, after *v1alpha1.Server, o Observed, p Plan)
 	state := before.Status.State
 	switch ready := condition.ReasonOf(after.Status.Conditions, conditions.Ready); {
 	case state == "" && after.Status.State == v1alpha1.ServerPending && ready == reasons.Pending:
-		return leftOf(now, before.CreationTimestamp, putOffPending)
+		if why, _ := unschedulable(orEmpty(o.Pod)); why != "" {
+			return leftOf(now, before.CreationTimestamp, putOffPending)
+		}
+		return leftOf(now, before.CreationTimestamp, putOffUnseen)
 	case after.Status.State != v1alpha1.ServerStarting || o.Pod == nil:
 		return 0
 	case state == "" && ready == reasons.Starting && !tellsAddress(before):

@@ -36,6 +36,12 @@ func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
 	unscheduled := func(w *world) {
 		w.o.Pod.Spec.NodeName, w.o.Pod.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
 	}
+	tooLarge := func(w *world) {
+		unscheduled(w)
+		w.o.Pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient cpu.",
+		}}
+	}
 	for name, c := range map[string]struct {
 		world *world
 		want  time.Duration
@@ -46,8 +52,10 @@ func TestWhatAStartMayLeaveUnwritten(t *testing.T) {
 		"a game that asks for its end":            {startingFor(4*time.Second, func(w *world) { w.say(v1alpha1.GameShutdown, 0) }), 0},
 		"a changed spec":                          {startingFor(4*time.Second, func(w *world) { w.server.Generation++ }), 0},
 		"a clock that is behind the API server's": {startingFor(-time.Minute), 0},
-		"a new Server whose Pod has no node":      {startingFor(time.Second, unwritten, unscheduled), 2 * time.Second},
-		"one that has had none for long":          {startingFor(3*time.Second, unwritten, unscheduled), 0},
+		"a new Server whose Pod has no node":      {startingFor(time.Second, unwritten, unscheduled), 9 * time.Second},
+		"one that has had none for long":          {startingFor(10*time.Second, unwritten, unscheduled), 0},
+		"a new Server whose Pod fits on no node":  {startingFor(time.Second, unwritten, tooLarge), 2 * time.Second},
+		"one that has fit on none for long":       {startingFor(3*time.Second, unwritten, tooLarge), 0},
 		"a new Server that starts":                {startingFor(time.Second, unwritten), 2 * time.Second},
 		"one that has started for longer":         {startingFor(3*time.Second, unwritten), 0},
 		"a new Server with a port on its node": {startingFor(time.Second, unwritten, func(w *world) {
