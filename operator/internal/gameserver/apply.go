@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,9 +91,13 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 		err = r.markPod(ctx, o.Pod, p.Evictable)
 	}
 	if err == nil && o.Pod != nil && p.Changed && len(s.Spec.Storage) > 0 && planner.Wanted(s) {
-		if _, err = r.keepClaims(ctx, s); refusal.Is(err) {
+		var busy *busyError
+		switch _, err = r.keepClaims(ctx, s); {
+		case refusal.Is(err):
 			kit.Emit(r.Events, s, kit.Warning("DiskNotChanged", "KeepDisk", "The disks stay as they are: %s", refusal.Words(err)))
 			err = nil
+		case errors.As(err, &busy):
+			err = nil // the next Pod waits for it
 		}
 	}
 	return done, err

@@ -2,6 +2,7 @@ package gameserver
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,38 @@ func TestAGameWaitsForWhatItsDiskBeginsWith(t *testing.T) {
 	}
 	if unfilled, err = r.keepClaims(t.Context(), s); err != nil || unfilled != nil {
 		t.Errorf("a filled disk is waited for: %v, %v", unfilled, err)
+	}
+}
+
+// A disk that is about to be gone still has a Pod on it, such as an SFTP session's. The Server says so, and looks again.
+func TestAGameWaitsUntilAnEarlierDiskIsGone(t *testing.T) {
+	s := alone()
+	c, _ := stored(t)
+	r := &Reconciler{Client: c, Live: c}
+	if _, err := r.keepClaims(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	claim := claimOf(t, c, s)
+	claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
+	if err := errors.Join(c.Update(t.Context(), claim), c.Delete(t.Context(), claim)); err != nil {
+		t.Fatal(err)
+	}
+	unfilled, err := r.keepClaims(t.Context(), s)
+	refused, err := r.waitForFill(s, unfilled, err)
+	if err != nil || refused == nil {
+		t.Fatalf("it says %v, %v", refused, err)
+	}
+	reason, message := whyRefused(s, refused)
+	if want := "Waits until disk world of an earlier Server of the name is gone."; reason != reasons.DisksBusy || message != want || retryAfter(refused) != formerRetry {
+		t.Errorf("it says %s, %q, and looks again after %s", reason, message, retryAfter(refused))
+	}
+	claim = claimOf(t, c, s)
+	claim.Finalizers = nil
+	if err := c.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.keepClaims(t.Context(), s); err != nil {
+		t.Errorf("once it is gone: %v", err)
 	}
 }
 

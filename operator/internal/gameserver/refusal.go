@@ -23,8 +23,8 @@ type busyError struct {
 
 func (e *busyError) Error() string { return e.sentence }
 
-// formerRetry is when a game is tried again that waits for what an earlier leader began: once this
-// leader has taken that up, it tells.
+// formerRetry is when a game is tried again that waits for what an earlier leader began, which tells once this
+// leader has taken it up, or for an earlier disk.
 const formerRetry = 2 * time.Second
 
 // retryAfter is when to try again what was refused.
@@ -41,6 +41,10 @@ var errStranger = errors.New("a Pod of somebody else has the name")
 
 // forUser separates errors that a user must fix from errors that time will resolve.
 func forUser(err error) (refused, _ error) {
+	var busy *busyError
+	if errors.As(err, &busy) {
+		return err, nil
+	}
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil, err
 	}

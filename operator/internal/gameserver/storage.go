@@ -2,7 +2,6 @@ package gameserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -73,7 +72,7 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfill
 			claim = buildClaim(s, disk, world)
 			err = r.Client.Create(ctx, claim)
 		case err == nil && !claim.DeletionTimestamp.IsZero():
-			err = errors.New("the one before it is being deleted")
+			return nil, &busyError{"Waits until disk " + disk.Name + " of an earlier Server of the name is gone.", formerRetry}
 		case err == nil:
 			err = r.changeClaim(ctx, s, disk, world, claim)
 		}
