@@ -14,6 +14,7 @@ import (
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
+	"dormouse.dev/dormouse/operator/internal/fleet/serverbuilder"
 	"dormouse.dev/dormouse/operator/internal/places"
 )
 
@@ -70,7 +71,7 @@ func observe(o *v1alpha1.Server) server {
 		draining: o.Spec.Drain,
 		ours:     o.Annotations[wellknown.DrainedByAnnotation] == wellknown.DrainedByFleet,
 		deleting: !o.DeletionTimestamp.IsZero(),
-		template: o.Annotations[wellknown.TemplateHashAnnotation],
+		template: serverbuilder.TemplateHash(o),
 		place:    places.Of(o),
 	}
 	s.ownerGeneration, _ = strconv.ParseInt(o.Annotations[wellknown.OwnerGenerationAnnotation], 10, 64) // 0 where there is none
@@ -80,8 +81,7 @@ func observe(o *v1alpha1.Server) server {
 	s.allocated = s.state == v1alpha1.ServerAllocated || s.state == v1alpha1.ServerReserved
 	if g := o.Status.Game; g != nil {
 		s.reported = g.Reported
-		// A game that shuts down because it is being deleted didn't ask for its end.
-		s.shutdown = g.State == v1alpha1.GameShutdown && (!s.deleting || g.Since != nil && !o.DeletionTimestamp.Before(g.Since))
+		s.shutdown = g.State == v1alpha1.GameShutdown && asked(o, g)
 		switch g.State {
 		case v1alpha1.GameAllocated, v1alpha1.GameReserved:
 			s.allocated = true
@@ -99,6 +99,15 @@ func observe(o *v1alpha1.Server) server {
 	// A Server whose node is lost is in state Unhealthy, too, and may come back.
 	s.unhealthy = !s.lost && (s.state == v1alpha1.ServerUnhealthy || meta.IsStatusConditionFalse(o.Status.Conditions, conditions.Healthy))
 	return s
+}
+
+// asked reports whether a game that shuts down asked for that itself, and wasn't told to: by a deletion, or because
+// its Server was stopped.
+func asked(o *v1alpha1.Server, g *v1alpha1.GameStatus) bool {
+	if o.DeletionTimestamp.IsZero() {
+		return o.Spec.Runs() && !g.ShutdownSeen
+	}
+	return g.Since != nil && !o.DeletionTimestamp.Before(g.Since)
 }
 
 // hold notes that an Allocation has it. A game that is broken or asks for its end goes all the same.

@@ -19,12 +19,20 @@ func TestAServerIsOutdatedOnceItsTemplateIsAnother(t *testing.T) {
 		server func(*v1alpha1.Server)
 		want   bool
 	}{
-		"as it was made":              {},
-		"more replicas":               {fleet: func(f *v1alpha1.Fleet) { f.Spec.Replicas = new(int32(9)) }},
-		"other scheduling":            {fleet: func(f *v1alpha1.Fleet) { f.Spec.Scheduling = v1alpha1.SchedulingDistributed }},
-		"another image":               {fleet: func(f *v1alpha1.Fleet) { f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2" }, want: true},
-		"another label":               {fleet: func(f *v1alpha1.Fleet) { f.Spec.Template.Metadata.Labels["mode"] = "team" }, want: true},
-		"another annotation":          {fleet: func(f *v1alpha1.Fleet) { f.Spec.Template.Metadata.Annotations["map"] = "delta" }, want: true},
+		"as it was made":     {},
+		"more replicas":      {fleet: func(f *v1alpha1.Fleet) { f.Spec.Replicas = new(int32(9)) }},
+		"other scheduling":   {fleet: func(f *v1alpha1.Fleet) { f.Spec.Scheduling = v1alpha1.SchedulingDistributed }},
+		"another image":      {fleet: func(f *v1alpha1.Fleet) { f.Spec.Template.Spec.Template.Spec.Containers[0].Image = "game:2" }, want: true},
+		"another label":      {fleet: func(f *v1alpha1.Fleet) { f.Spec.Template.Metadata.Labels["mode"] = "team" }, want: true},
+		"another annotation": {fleet: func(f *v1alpha1.Fleet) { f.Spec.Template.Metadata.Annotations["map"] = "delta" }, want: true},
+		"a label less":       {fleet: func(f *v1alpha1.Fleet) { delete(f.Spec.Template.Metadata.Labels, "mode") }, want: true},
+		"an annotation less": {fleet: func(f *v1alpha1.Fleet) { delete(f.Spec.Template.Metadata.Annotations, "map") }, want: true},
+		"a label less, and made before that was noted": {
+			fleet: func(f *v1alpha1.Fleet) { delete(f.Spec.Template.Metadata.Labels, "mode") },
+			server: func(s *v1alpha1.Server) {
+				s.Annotations[wellknown.TemplateHashAnnotation] = serverbuilder.TemplateHash(s)
+			},
+		},
 		"drained, and somebody's own": {server: func(s *v1alpha1.Server) { s.Spec.Drain = true; s.Labels["team"] = "red" }},
 		"changed when it was made, as by a webhook": {server: func(s *v1alpha1.Server) {
 			s.Spec.Template.Spec.Containers[0].Image = "mirror.example/game:1"

@@ -216,6 +216,20 @@ func TestObserveReadsWhatTheGameSaid(t *testing.T) {
 		"ends after it was Allocated": {state(v1alpha1.ServerStatus{State: v1alpha1.ServerAllocated, Game: game(v1alpha1.GameShutdown)}), server{state: "Allocated", shutdown: true, reported: true}},
 		"ends because it is deleted":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(-1)), server{deleting: true, reported: true}},
 		"is deleted because it ends":  {gone(state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)}), at(1)), server{deleting: true, shutdown: true, reported: true}},
+		"ends because it was stopped": {
+			func() *v1alpha1.Server {
+				s := state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)})
+				s.Spec.Running = new(false)
+				return s
+			}(), server{reported: true},
+		},
+		"ended because it was stopped, and is wanted again": {
+			func() *v1alpha1.Server {
+				s := state(v1alpha1.ServerStatus{Game: game(v1alpha1.GameShutdown)})
+				s.Status.Game.ShutdownSeen = true
+				return s
+			}(), server{reported: true},
+		},
 		"Unhealthy":                   {state(v1alpha1.ServerStatus{State: v1alpha1.ServerUnhealthy}), server{state: "Unhealthy", unhealthy: true}},
 		"Unhealthy, though it drains": {state(v1alpha1.ServerStatus{State: v1alpha1.ServerDraining, Conditions: conditionOf("Healthy", "False", "Unhealthy")}), server{state: "Draining", unhealthy: true}},
 		"on a node that doesn't answer": {

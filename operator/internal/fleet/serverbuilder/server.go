@@ -5,6 +5,7 @@ package serverbuilder
 import (
 	"maps"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,7 @@ func Build(f *v1alpha1.Fleet, hash, name string, place int32) *v1alpha1.Server {
 		Spec: t.Spec,
 	}
 	metav1.SetMetaDataLabel(&s.ObjectMeta, wellknown.FleetLabel, f.Name)
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.TemplateHashAnnotation, hash)
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, wellknown.TemplateHashAnnotation, hash+"-"+templatehash.OfAny(f.Spec.Template.Metadata)[:8])
 	if place != places.None {
 		s.Labels[wellknown.PlaceLabel] = strconv.Itoa(int(place))
 	}
@@ -46,9 +47,26 @@ func Build(f *v1alpha1.Fleet, hash, name string, place int32) *v1alpha1.Server {
 	return s
 }
 
+// TemplateHash is the hash of the template that a Server was made from; empty if an earlier version made it that
+// noted none.
+func TemplateHash(s *v1alpha1.Server) string {
+	hash, _ := templateHashes(s)
+	return hash
+}
+
+// templateHashes are the hashes of the template, and of its metadata alone, which earlier versions didn't note.
+func templateHashes(s *v1alpha1.Server) (hash, metadata string) {
+	hash, metadata, _ = strings.Cut(s.Annotations[wellknown.TemplateHashAnnotation], "-")
+	return hash, metadata
+}
+
 // Like reports whether a Server is like one that would be created from the template now.
-// Labels and annotations that somebody added to it don't count.
+// Labels and annotations that somebody added to it don't count, and those that the template has no more do.
 func Like(is, desired *v1alpha1.Server) bool {
+	_, was := templateHashes(is)
+	if _, metadata := templateHashes(desired); was != "" && was != metadata {
+		return false
+	}
 	spec, want := compared(is), compared(desired)
 	spec.Drain = want.Drain
 	annotations := maps.Clone(desired.Annotations)

@@ -37,11 +37,12 @@ func lobbies() *v1alpha1.Fleet {
 func TestDesiredServer(t *testing.T) {
 	f := lobbies()
 	before := f.DeepCopy()
+	hash := templatehash.Of(f.Spec.Template) + "-" + templatehash.OfAny(f.Spec.Template.Metadata)[:8]
 	want := &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: "lobbies-abcde",
 			Labels:      map[string]string{"mode": "duel", "dormouse.dev/fleet": "lobbies"},
-			Annotations: map[string]string{"map": "atoll", "dormouse.dev/template-hash": templatehash.Of(f.Spec.Template)},
+			Annotations: map[string]string{"map": "atoll", "dormouse.dev/template-hash": hash},
 			Finalizers:  []string{"dormouse.dev/deletion-guard"},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "dormouse.dev/v1alpha1", Kind: "Fleet", Name: "lobbies", UID: "fleet-1",
