@@ -44,7 +44,7 @@ const missingRetry = 30 * time.Second
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/status,verbs=patch
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=services,verbs=list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch

@@ -31,13 +31,13 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, echoes *
 		if current != nil && sameSlice(current, want) {
 			continue
 		}
-		// A change is a merge patch: when a resolver is replaced all sleeping services' slices
-		// change, and a server-side apply takes the API server about twice as long.
+		// A change is an update: when a resolver is replaced all sleeping services' slices change, and for that the
+		// API server takes three quarters of a merge patch's time, and half of a server-side apply's.
 		if current != nil {
 			is := current.DeepCopy()
 			is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
 			maps.Copy(is.Labels, want.Labels)
-			err := c.Patch(ctx, is, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
+			err := c.Update(ctx, is, client.FieldOwner(sliceOwner))
 			switch {
 			case err == nil && echoes != nil:
 				echoes.Expect(time.Now(), is)

@@ -33,7 +33,7 @@ import (
 
 // +kubebuilder:rbac:groups=dormouse.dev,resources=elasticservices,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=services,verbs=list;watch
-// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups="",namespace=dormouse-system,resources=pods,verbs=list;watch
 
 // Reconciler is the controller of shared Services. Its pass writes a front's EndpointSlices:

@@ -137,15 +137,20 @@ func elasticStatus(name, service string, s *v1alpha1.ElasticServiceStatus) {
 }
 
 // EndpointSlice makes an EndpointSlice small: the resolvers are the endpoints of all that sleep. Nobody
-// reads its annotations, in which Kubernetes notes when it last changed, nor who owns Kubernetes' own slices.
+// reads the annotations of Kubernetes' slices, which say when they last changed, nor who owns them. Dormouse's own are
+// written as they are here.
 func EndpointSlice(o any) (any, error) {
 	slice, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
 		return o, nil
 	}
 	metadata(&slice.ObjectMeta)
-	slice.Annotations, slice.AddressType = nil, word(slice.AddressType)
-	if slice.Labels[discoveryv1.LabelManagedBy] == wellknown.EndpointSliceController {
+	slice.AddressType = word(slice.AddressType)
+	by := slice.Labels[discoveryv1.LabelManagedBy]
+	if by != wellknown.ManagedBy {
+		slice.Annotations = nil
+	}
+	if by == wellknown.EndpointSliceController {
 		slice.OwnerReferences = nil
 	}
 	for i := range slice.Ports {

@@ -150,6 +150,11 @@ func TestEndpointSlicesShareResolvers(t *testing.T) {
 	if _, err := EndpointSlice(noted); err != nil || noted.Annotations != nil {
 		t.Errorf("it has the annotations %v: %v", noted.Annotations, err)
 	}
+	noted.Labels = map[string]string{discoveryv1.LabelManagedBy: wellknown.ManagedBy}
+	noted.Annotations = map[string]string{"mesh": "somebody's"}
+	if _, err := EndpointSlice(noted); err != nil || len(noted.Annotations) != 1 {
+		t.Errorf("Dormouse's own has the annotations %v: %v", noted.Annotations, err)
+	}
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "lobby", UID: "1"}}
 	for by, want := range map[string]int{"endpointslice-controller.k8s.io": 0, wellknown.ManagedBy: 1} {
 		owned := one("owned", true)
