@@ -205,6 +205,8 @@ func (o options) client() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	// The API server shares itself out: by default five calls a second would be made.
+	config.QPS = -1
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)

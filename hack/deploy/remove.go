@@ -15,21 +15,15 @@ import (
 
 // remove brings an overlay out of the cluster. The objects of its kinds go, and what Backups keep stays.
 func remove(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, progress manifests.Progress) error {
-	users, err := manifests.Users(ctx, c, objects)
-	if err != nil {
-		return err //nolint:wrapcheck // it says which objects
-	}
-	if err := keepArchives(ctx, c, users); err != nil {
-		return err
-	}
-	return manifests.Delete(ctx, c, objects, progress) //nolint:wrapcheck // as before
+	before := func(users []*unstructured.Unstructured) error { return keepArchives(ctx, c, users) }
+	return manifests.Delete(ctx, c, objects, before, progress) //nolint:wrapcheck // it says which objects
 }
 
 // keepArchives has the operator leave what Backups keep: a deleted one takes its archive with it.
 func keepArchives(ctx context.Context, c client.Client, users []*unstructured.Unstructured) error {
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, wellknown.KeepArchiveAnnotation)
 	for _, u := range users {
-		if u.GetKind() != "Backup" || u.GroupVersionKind().Group != v1alpha1.GroupVersion.Group {
+		if u.GetKind() != "Backup" || u.GroupVersionKind().Group != v1alpha1.GroupVersion.Group || u.GetAnnotations()[wellknown.KeepArchiveAnnotation] == "true" {
 			continue
 		}
 		err := c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.MergePatchType, body))

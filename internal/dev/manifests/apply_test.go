@@ -2,6 +2,8 @@ package manifests
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -116,7 +119,7 @@ func TestUsersObjectsGoBeforeTheOperatorThatLetsThemGo(t *testing.T) {
 		builder = builder.WithObjects(o.DeepCopy())
 	}
 	var lines []string
-	if err := Delete(t.Context(), builder.Build(), installed, func(line string) { lines = append(lines, line) }); err != nil {
+	if err := Delete(t.Context(), builder.Build(), installed, nil, func(line string) { lines = append(lines, line) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -131,9 +134,62 @@ func TestUsersObjectsGoBeforeTheOperatorThatLetsThemGo(t *testing.T) {
 	}
 }
 
+// The operator makes others while it runs: a Fleet's replacement, or one of the same name.
+func TestWhatIsMadeMeanwhileGoesBeforeTheOperatorToo(t *testing.T) {
+	game := func(name, uid string) *unstructured.Unstructured {
+		g := object("example.com/v1", "Game", name)
+		g.SetUID(types.UID(uid))
+		return g
+	}
+	installed := []*unstructured.Unstructured{definition(), object("apps/v1", "Deployment", "operator")}
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(game("chess", "1"), installed[0].DeepCopy(), installed[1].DeepCopy()).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if err := c.Delete(ctx, o, opts...); err != nil || o.GetUID() != "1" {
+					return err
+				}
+				return errors.Join(c.Create(ctx, game("chess", "2")), c.Create(ctx, game("draughts", "3")))
+			},
+		}).Build()
+	var lines []string
+	before := func(users []*unstructured.Unstructured) error {
+		lines = append(lines, fmt.Sprint("users: ", len(users)))
+		return nil
+	}
+	if err := Delete(t.Context(), c, installed, before, func(line string) { lines = append(lines, line) }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"users: 1", "delete game/chess", "users: 2", "delete game/chess", "delete game/draughts",
+		"delete deployment/operator", "delete customresourcedefinition/games.example.com",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+}
+
+// An owner lets go of what it owns when it may go, and would make it anew before that.
+func TestOwnersGoBeforeWhatTheyOwn(t *testing.T) {
+	owner, owned, left := object("example.com/v1", "Game", "chess"), object("example.com/v1", "Game", "board"), object("example.com/v1", "Game", "another")
+	owner.SetUID("1")
+	owned.SetUID("2")
+	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Game", Name: "chess", UID: "1"}})
+	left.SetUID("3")
+	left.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "chess", UID: "4"}})
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(owner, owned, left, definition()).Build()
+	var lines []string
+	if err := Delete(t.Context(), c, []*unstructured.Unstructured{definition()}, nil, func(line string) { lines = append(lines, line) }); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"delete game/another", "delete game/chess", "delete game/board", "delete customresourcedefinition/games.example.com"}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatIsGoneAlreadyIsNoError(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).Build()
-	if err := Delete(t.Context(), c, []*unstructured.Unstructured{definition(), object("v1", "Namespace", "system")}, nil); err != nil {
+	if err := Delete(t.Context(), c, []*unstructured.Unstructured{definition(), object("v1", "Namespace", "system")}, nil, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -144,7 +200,7 @@ func TestAFinalizerThatRemainsIsNamed(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(chess, definition()).Build()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := Delete(ctx, c, []*unstructured.Unstructured{definition()}, nil)
+	err := Delete(ctx, c, []*unstructured.Unstructured{definition()}, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "example.com/guard") {
 		t.Errorf("error = %v, want one that names the finalizer", err)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,17 +24,14 @@ const (
 )
 
 // Delete undoes Apply in reverse. It begins with every object of a kind that the
-// definitions among the objects define, in every namespace, and waits until they
-// are gone: their finalizers need the workloads that go next. It leaves what has the annotation
-// keepAnnotation.
-func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, progress Progress) error {
+// definitions among the objects define, in every namespace, until there are none:
+// their finalizers need the workloads that go next, and those may make others
+// meanwhile. Each time before it deletes some, before gets all that are there,
+// unless it is nil. Delete leaves what has the annotation keepAnnotation.
+func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, before func(users []*unstructured.Unstructured) error, progress Progress) error {
 	ordered := inOrder(objects)
 	slices.Reverse(ordered)
-	users, err := Users(ctx, c, ordered)
-	if err != nil {
-		return err
-	}
-	if err := deleteAll(ctx, c, users, progress); err != nil {
+	if err := deleteUsers(ctx, c, ordered, before, progress); err != nil {
 		return err
 	}
 	for step := stageObjects; step >= stageNamespaces; step-- {
@@ -52,6 +50,35 @@ func Delete(ctx context.Context, c client.Client, objects []*unstructured.Unstru
 		}
 	}
 	return nil
+}
+
+func deleteUsers(ctx context.Context, c client.Client, objects []*unstructured.Unstructured, before func(users []*unstructured.Unstructured) error, progress Progress) error {
+	for {
+		users, err := Users(ctx, c, objects)
+		if err != nil || len(users) == 0 {
+			return err
+		}
+		if before != nil {
+			if err := before(users); err != nil {
+				return err
+			}
+		}
+		if err := deleteAll(ctx, c, unowned(users), progress); err != nil {
+			return err
+		}
+	}
+}
+
+// unowned are the objects that none of the others owns. Those that one does go with
+// it, when it lets them: an owner would only make them again.
+func unowned(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	there := map[types.UID]bool{}
+	for _, object := range objects {
+		there[object.GetUID()] = true
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return there[owner.UID] })
+	})
 }
 
 // Users lists every object of a kind that the definitions among the objects define, in
@@ -131,7 +158,8 @@ func waitGone(ctx context.Context, c client.Client, object *unstructured.Unstruc
 	var last error
 	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		last = c.Get(ctx, client.ObjectKeyFromObject(object), current)
-		return isGone(last), nil
+		another := last == nil && object.GetUID() != "" && object.GetUID() != current.GetUID()
+		return another || isGone(last), nil
 	})
 	if err == nil {
 		return nil
