@@ -1,12 +1,9 @@
 package copyjob
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -39,8 +36,6 @@ const (
 	retries = 2
 	// exitFatal is the exit code of a fault that another try can't mend.
 	exitFatal = 2
-	// nameLength bounds the names of Jobs and the values of labels.
-	nameLength = 63
 )
 
 // Options are what a Job is built from.
@@ -118,11 +113,7 @@ func podSpec(o Options) corev1.PodSpec {
 	// A fault of the program itself leaves no report, but says something.
 	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle, c.EnvFrom = nil, nil, nil, nil, nil, nil
-	c.Resources = corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
-		// zstd's windows, and a few parts of 16 MiB of an upload at once.
-		Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
-	}
+	c.Resources = resources(&c.Resources)
 	if o.ReadOnly {
 		for i := range c.VolumeMounts {
 			c.VolumeMounts[i].ReadOnly = true
@@ -154,6 +145,29 @@ func podSpec(o Options) corev1.PodSpec {
 	return spec
 }
 
+// resources are a Job's: the sidecar's, which has what the cluster's quotas ask for, with a memory of its own. It
+// works where a sidecar mostly waits, so it asks for more of the processor, as far as its limit lets it.
+func resources(sidecar *corev1.ResourceRequirements) corev1.ResourceRequirements {
+	r := *sidecar.DeepCopy()
+	if r.Requests == nil {
+		r.Requests = corev1.ResourceList{}
+	}
+	if r.Limits == nil {
+		r.Limits = corev1.ResourceList{}
+	}
+	cpu := resource.MustParse("50m")
+	if limit, ok := r.Limits[corev1.ResourceCPU]; ok && limit.Cmp(cpu) < 0 {
+		cpu = limit
+	}
+	if r.Requests.Cpu().Cmp(cpu) < 0 {
+		r.Requests[corev1.ResourceCPU] = cpu
+	}
+	r.Requests[corev1.ResourceMemory] = resource.MustParse("64Mi")
+	// zstd's windows, and a few parts of 16 MiB of an upload at once.
+	r.Limits[corev1.ResourceMemory] = resource.MustParse("256Mi")
+	return r
+}
+
 func fromSecret(env, secret, key string) corev1.EnvVar {
 	return corev1.EnvVar{Name: env, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key,
@@ -162,12 +176,4 @@ func fromSecret(env, secret, key string) corev1.EnvVar {
 
 // Name is the name of a Job, and the value of a label, for an object whose name may be longer than
 // those may be: prefix and name, or the beginning of that with a hash of all.
-func Name(prefix, name string) string {
-	all := prefix + name
-	if len(all) <= nameLength {
-		return all
-	}
-	sum := sha256.Sum256([]byte(all))
-	hash := hex.EncodeToString(sum[:5])
-	return strings.TrimRight(all[:nameLength-len(hash)-1], "-.") + "-" + hash
-}
+func Name(prefix, name string) string { return disks.ShortName(prefix + name) }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -183,6 +184,50 @@ func TestWhereAnArchiveIs(t *testing.T) {
 		}
 		if got := Flags(c.target); !slices.Equal(got, c.flags) {
 			t.Errorf("its flags are %q, want %q", got, c.flags)
+		}
+	}
+}
+
+// A quota on what a PodTemplate says, such as a limit of the processor, is met by copies, too. Their memory is
+// their own, and they ask for more of the processor, where they may.
+func TestACopyHasTheSidecarsResourcesAndItsOwnMemory(t *testing.T) {
+	list := func(of ...string) corev1.ResourceList {
+		all := corev1.ResourceList{}
+		for i := 0; i < len(of); i += 2 {
+			all[corev1.ResourceName(of[i])] = resource.MustParse(of[i+1])
+		}
+		return all
+	}
+	for name, c := range map[string]struct{ sidecar, want corev1.ResourceRequirements }{
+		"nothing is said": {
+			corev1.ResourceRequirements{},
+			corev1.ResourceRequirements{Requests: list("cpu", "50m", "memory", "64Mi"), Limits: list("memory", "256Mi")},
+		},
+		"a limit of the processor": {
+			corev1.ResourceRequirements{
+				Requests: list("cpu", "5m", "memory", "40Mi", "ephemeral-storage", "1Mi"), Limits: list("cpu", "1", "memory", "128Mi", "ephemeral-storage", "10Mi"),
+			},
+			corev1.ResourceRequirements{
+				Requests: list("cpu", "50m", "memory", "64Mi", "ephemeral-storage", "1Mi"), Limits: list("cpu", "1", "memory", "256Mi", "ephemeral-storage", "10Mi"),
+			},
+		},
+		"a low one": {
+			corev1.ResourceRequirements{Requests: list("cpu", "5m"), Limits: list("cpu", "20m")},
+			corev1.ResourceRequirements{Requests: list("cpu", "20m", "memory", "64Mi"), Limits: list("cpu", "20m", "memory", "256Mi")},
+		},
+		"more than a copy asks for": {
+			corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "1Gi")},
+			corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "64Mi"), Limits: list("memory", "256Mi")},
+		},
+	} {
+		o := options(bucket(), "world")
+		o.Template.Template.Spec.Containers[0].Resources = c.sidecar
+		before := o.Template.DeepCopy()
+		if diff := cmp.Diff(c.want, Build(o).Spec.Template.Spec.Containers[0].Resources); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(before, o.Template); diff != "" {
+			t.Errorf("%s: the PodTemplate is changed (-before +after):\n%s", name, diff)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSp
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
 		Affinity:                     &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}},
-		ImagePullSecrets:             template.Template.Spec.ImagePullSecrets,
+		ImagePullSecrets:             PullSecrets(template.Template.Spec.ImagePullSecrets, set.Spec.Template.Spec.ImagePullSecrets),
 		SecurityContext:              securityContext(&set.Spec.Template.Spec),
 	}
 	if !set.Anywhere {
@@ -52,10 +52,11 @@ func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSp
 		spec.Affinity.NodeAffinity = game.Affinity.NodeAffinity.DeepCopy()
 	}
 	for _, disk := range set.Spec.Storage {
-		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "disk-" + disk.Name, VolumeSource: corev1.VolumeSource{
+		name := ShortName("disk-" + disk.Name)
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: ClaimName(set.Name, disk.Name)},
 		}})
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "disk-" + disk.Name, MountPath: MountPath(disk.Name)})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: MountPath(disk.Name)})
 	}
 	spec.Containers = []corev1.Container{c}
 	return spec
@@ -65,12 +66,28 @@ func Beside(set *Set, template *corev1.PodTemplate, args ...string) corev1.PodSp
 // is gone.
 func Taken(s *v1alpha1.ServerSpec) *corev1.PodSpec {
 	game := &s.Template.Spec
-	taken := &corev1.PodSpec{SecurityContext: securityContext(game), Tolerations: game.Tolerations, NodeSelector: game.NodeSelector}
+	taken := &corev1.PodSpec{
+		SecurityContext: securityContext(game), Tolerations: game.Tolerations, NodeSelector: game.NodeSelector, ImagePullSecrets: game.ImagePullSecrets,
+	}
 	taken.SecurityContext.RunAsUser, taken.SecurityContext.RunAsGroup = owner(s)
 	if game.Affinity != nil && game.Affinity.NodeAffinity != nil {
 		taken.Affinity = &corev1.Affinity{NodeAffinity: game.Affinity.NodeAffinity}
 	}
 	return taken.DeepCopy()
+}
+
+// PullSecrets are the Secrets of several lists, each once: with which a Pod pulls images that are of the game's
+// owner, and of the administrator, whose sidecar is in it. A registry that needs none of them ignores them.
+func PullSecrets(lists ...[]corev1.LocalObjectReference) []corev1.LocalObjectReference {
+	var all []corev1.LocalObjectReference
+	for _, list := range lists {
+		for _, secret := range list {
+			if !slices.Contains(all, secret) {
+				all = append(all, secret)
+			}
+		}
+	}
+	return all
 }
 
 // WithDisksOf selects the node of the other Pods that have a Server's disks. A Pod that has the label

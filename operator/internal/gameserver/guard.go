@@ -28,8 +28,8 @@ const guardName = "dormouse-deletion-guard"
 const managedByLabel = "app.kubernetes.io/managed-by"
 
 // guardSpec is what keeps Pods whose deletion isn't allowed from being evicted. Its number is one
-// that no namespace reaches: a percentage, or maxUnavailable, would make Kubernetes look for a
-// scale that a Server doesn't have.
+// that no namespace reaches. For a percentage, or maxUnavailable, Kubernetes would read the scale of
+// each Server in each pass; and it would allow evictions while one is scaled to 0 and has players left.
 var guardSpec = policyv1.PodDisruptionBudgetSpec{
 	MinAvailable:               new(intstr.FromInt32(math.MaxInt32)),
 	Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.DeletionAllowedLabel: "false"}},

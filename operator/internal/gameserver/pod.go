@@ -30,7 +30,8 @@ func (r *Reconciler) createPod(ctx context.Context, s *v1alpha1.Server, hostPort
 	}
 	sidecar := podbuilder.Sidecar{
 		Container: t.Template.Spec.Containers[0], OperatorURL: r.OperatorURL, APIURL: r.APIURL, ReportKey: r.reportKey(ctx, s, t),
-		AfterGame: t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
+		PullSecrets: t.Template.Spec.ImagePullSecrets,
+		AfterGame:   t.Template.Annotations[wellknown.SidecarStartAnnotation] == wellknown.SidecarStartAfterGame,
 	}
 	if len(s.Spec.Storage) > 0 {
 		if unfilled, err := r.keepClaims(ctx, s); err != nil || unfilled != nil {

@@ -35,7 +35,7 @@ func buildGame(s *v1alpha1.Server, spec *corev1.PodSpec, game *corev1.Container,
 	}
 	setEnv(game, env...)
 	for _, disk := range s.Spec.Storage {
-		name := "storage-" + disk.Name
+		name := disks.ShortName("storage-" + disk.Name)
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: disks.ClaimName(s.Name, disk.Name)},
 		}})

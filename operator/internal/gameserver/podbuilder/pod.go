@@ -66,6 +66,7 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.PodHashAnnotation, Hash(&s.Spec))
 	}
 	SetDeletable(&pod.ObjectMeta, deletable)
+	pod.Spec.ImagePullSecrets = disks.PullSecrets(pod.Spec.ImagePullSecrets, sidecar.PullSecrets)
 	if pod.Spec.AutomountServiceAccountToken == nil {
 		pod.Spec.AutomountServiceAccountToken = new(false)
 	}

@@ -2,6 +2,7 @@ package podbuilder
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
@@ -192,6 +194,46 @@ func TestAPodOfAFleetPrefersTheNodesOfItsOthers(t *testing.T) {
 		}
 		if label := pod.Labels[wellknown.FleetLabel]; label != "lobbies" {
 			t.Errorf("%s: it is labelled %v", name, pod.Labels)
+		}
+	}
+}
+
+// The sidecar's image is the administrator's, and its Secrets are, too. They are no part of the Pod's hash: one
+// that is there already isn't outdated for them.
+func TestAPodPullsTheSidecarWithTheSecretsOfItsPodTemplate(t *testing.T) {
+	t.Parallel()
+	s := full()
+	s.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "games"}}
+	without := Build(s, sidecar, []int32{7000, 7001, 0}, true)
+	if diff := cmp.Diff(s.Spec.Template.Spec.ImagePullSecrets, without.Spec.ImagePullSecrets); diff != "" {
+		t.Errorf("with a PodTemplate that names none (-want +got):\n%s", diff)
+	}
+	with := sidecar
+	with.PullSecrets = []corev1.LocalObjectReference{{Name: "mirror"}, {Name: "games"}}
+	want := without.DeepCopy()
+	want.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "games"}, {Name: "mirror"}}
+	if diff := cmp.Diff(want, Build(s, with, []int32{7000, 7001, 0}, true)); diff != "" {
+		t.Errorf("with one that does (-want +got):\n%s", diff)
+	}
+	if pod := Build(full(), sidecar, []int32{7000, 7001, 0}, true); pod.Spec.ImagePullSecrets != nil {
+		t.Errorf("where nobody names one it has %v", pod.Spec.ImagePullSecrets)
+	}
+}
+
+// The name of a volume may have 63 characters, as that of a disk. A shorter one stays as it is.
+func TestADiskOfAnyNameHasAVolume(t *testing.T) {
+	t.Parallel()
+	for length, same := range map[int]bool{5: true, 55: true, 56: false, 63: false} {
+		s, disk := full(), strings.Repeat("w", length)
+		s.Spec.Storage[0].Name = disk
+		pod := Build(s, sidecar, []int32{7000, 7001, 0}, true)
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
+		name := pod.Spec.Volumes[i].Name
+		if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 || (name == "storage-"+disk) != same {
+			t.Errorf("a disk's name of %d characters makes a volume named %s: %v", length, name, wrong)
+		}
+		if !slices.Contains(pod.Spec.Containers[1].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/world"}) {
+			t.Errorf("the game mounts %+v, want volume %s", pod.Spec.Containers[1].VolumeMounts, name)
 		}
 	}
 }

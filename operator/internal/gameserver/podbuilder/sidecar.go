@@ -24,6 +24,8 @@ type Sidecar struct {
 	// Container has the administrator's settings for it: its image, resources, security and
 	// environment.
 	Container corev1.Container
+	// PullSecrets name the Secrets with which its image is pulled, beside those that the game's template names.
+	PullSecrets []corev1.LocalObjectReference
 	// OperatorURL is where it reports to.
 	OperatorURL string
 	// APIURL is where the game finds the REST API, if its Server has an API for its process.
