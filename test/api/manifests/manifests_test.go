@@ -54,20 +54,22 @@ func overlays(t *testing.T) []string {
 // withComponent is an overlay of config/default with one component.
 func withComponent(t *testing.T, component string) string {
 	t.Helper()
+	return overlay(t, "resources: [config/default]\ncomponents: [config/components/"+filepath.Base(component)+"]\n")
+}
+
+// overlay is a directory with a kustomization.yaml that names config/ as one beside it does.
+func overlay(t *testing.T, text string) string {
+	t.Helper()
 	// Kustomize wants relative paths, and without links on their way.
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	relative := func(path string) string {
-		found, err := filepath.Rel(dir, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
+	config, err := filepath.Rel(dir, fixture.Path("config"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	text := "resources: [" + relative(fixture.Path("config", "default")) + "]\ncomponents: [" + relative(component) + "]\n"
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(strings.ReplaceAll(text, "config/", config+"/")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -165,7 +167,7 @@ func TestAClusterTakesThemAndLetsThemGo(t *testing.T) {
 			installed = append(installed, object)
 		}
 	}
-	if err := manifests.Delete(ctx, c, installed, nil); err != nil {
+	if err := manifests.Delete(ctx, c, installed, nil, nil); err != nil {
 		t.Fatalf("delete: %v", err)
 	}
 	var left unstructured.UnstructuredList

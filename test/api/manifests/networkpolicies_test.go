@@ -49,6 +49,8 @@ var (
 	unlabelled = podIn("monitoring", app("prometheus"))
 	sidecar    = podIn("games", map[string]string{"dormouse.dev/server": "lobby-1"})
 	files      = podIn("games", map[string]string{"dormouse.dev/files": "lobby-1", "dormouse.dev/disks": "lobby-1"})
+	copying    = podIn("games", map[string]string{"app.kubernetes.io/managed-by": "dormouse.dev", "dormouse.dev/backup": "one", "dormouse.dev/disks": "lobby-1"})
+	restoring  = podIn("games", map[string]string{"app.kubernetes.io/managed-by": "dormouse.dev", "dormouse.dev/disks": "lobby-1"})
 	dns        = podIn("kube-system", map[string]string{"k8s-app": "kube-dns"})
 	player     = peer{address: "203.0.113.7"}
 	apiServer  = peer{address: "192.0.2.1"}
@@ -64,8 +66,8 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		sample.SetNamespace("games")
 		policies = append(policies, policiesOf(t, []*unstructured.Unstructured{sample})...)
 	}
-	if len(policies) != 7 {
-		t.Fatalf("%d policies, want 4 of the component and 3 of the samples", len(policies))
+	if len(policies) != 8 {
+		t.Fatalf("%d policies, want 4 of the component and 4 of the samples", len(policies))
 	}
 	const tcp, udp = corev1.ProtocolTCP, corev1.ProtocolUDP
 	for name, c := range map[string]struct {
@@ -153,6 +155,15 @@ func TestTheNetworkPoliciesLetInWhatIsNeededAndNothingElse(t *testing.T) {
 		"prometheus scrapes what serves files":     {prometheus, files, tcp, 9359, true},
 		"what serves files calls the API server":   {files, apiServer, tcp, 6443, false},
 		"what serves files asks DNS":               {files, dns, udp, 53, false},
+		"a Backup writes to a bucket":              {copying, internet, tcp, 443, true},
+		"a Backup asks DNS":                        {copying, dns, udp, 53, true},
+		"a Backup asks its node's DNS":             {copying, nodeDNS, tcp, 53, true},
+		"a Backup calls elsewhere":                 {copying, internet, tcp, 80, false},
+		"a Backup calls the operator":              {copying, operator, tcp, 8080, false},
+		"a neighbour calls a Backup":               {neighbour, copying, tcp, 443, false},
+		"a Restore reads from a bucket":            {restoring, internet, tcp, 443, true},
+		"a Restore asks DNS":                       {restoring, dns, udp, 53, true},
+		"a Restore calls elsewhere":                {restoring, internet, tcp, 80, false},
 		"a sidecar on the operator's other ports":  {arena, operator, tcp, 8081, false},
 	} {
 		t.Run(name, func(t *testing.T) {
