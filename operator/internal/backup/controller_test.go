@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -25,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/disks"
 	"dormouse.dev/dormouse/operator/internal/disks/copies"
 	"dormouse.dev/dormouse/operator/internal/disks/disklock"
 )
@@ -215,6 +217,93 @@ func TestABackupEndsWithTheSnapshotAPI(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), key, b); !apierrors.IsNotFound(err) {
 		t.Errorf("it can't be deleted: %v", err)
+	}
+}
+
+// A policy engine may refuse it. Those that are to stay would go with their Backup, which therefore waits.
+func TestABackupGoesThoughNobodyMayDeleteItsSnapshots(t *testing.T) {
+	refused := func(o client.Object) error {
+		if o.GetObjectKind().GroupVersionKind() != copyjob.SnapshotKind {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "volumesnapshots"}, o.GetName(), errors.New("not on Fridays"))
+	}
+	for keep, goes := range map[string]bool{"": true, "true": false} {
+		b := made("b", time.Hour, v1alpha1.CopyComplete)
+		b.UID, b.Finalizers = "b", []string{finalizer}
+		b.Annotations = map[string]string{wellknown.KeepArchiveAnnotation: keep}
+		b.Status.To, b.Status.Disks = &v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, []string{"world"}
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(copyjob.SnapshotKind)
+		u.SetNamespace("games")
+		u.SetName(copyjob.SnapshotName("b", "world"))
+		u.SetOwnerReferences([]metav1.OwnerReference{ownerOf(b)})
+		live := clusterWith(t, b, u)
+		c := interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if err := refused(o); err != nil {
+					return err
+				}
+				return c.Delete(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if err := refused(o); err != nil {
+					return err
+				}
+				return c.Patch(ctx, o, p, opts...)
+			},
+		})
+		key := client.ObjectKeyFromObject(b)
+		if err := errors.Join(c.Delete(t.Context(), b), c.Get(t.Context(), key, b)); err != nil {
+			t.Fatal(err)
+		}
+		now, emitted := b.DeletionTimestamp.Add(10*time.Minute), events.NewFakeRecorder(10)
+		r := &Reconciler{
+			Client: c, Live: live, Now: func() time.Time { return now }, Events: emitted,
+			Table: disklock.New(func(types.NamespacedName) {}, func(types.NamespacedName) {}),
+		}
+		r.Init()
+		pass := func() error {
+			_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+			if err != nil && goes {
+				t.Errorf("it fails with %v", err)
+			}
+			return c.Get(t.Context(), key, b)
+		}
+		if err := pass(); err != nil {
+			t.Errorf("with %q it goes though its snapshot may yet be deleted: %v", keep, err)
+		}
+		now = now.Add(2 * time.Minute)
+		if err := pass(); apierrors.IsNotFound(err) != goes {
+			t.Errorf("with %q, two minutes later: %v", keep, err)
+		}
+		close(emitted.Events)
+		if said := <-emitted.Events; strings.Contains(said, "BackupNotForgotten") != goes || strings.Contains(said, "not on Fridays") != goes {
+			t.Errorf("with %q it says %q", keep, said)
+		}
+	}
+}
+
+// Another Server's copy may have a disk for copies that one node has at a time.
+func TestADiskForCopiesIsWaitedForAsLongAsACopyMayTake(t *testing.T) {
+	claim := v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "nas"}}
+	hours := setWith(func(s *v1alpha1.BackupSpec) { s.Timeout = &metav1.Duration{Duration: 3 * time.Hour} })
+	for name, c := range map[string]struct {
+		to   v1alpha1.BackupTarget
+		set  *disks.Set
+		want time.Duration
+	}{
+		"on a disk":                 {claim, setWith(nil), 70 * time.Minute},
+		"on a disk, of a large one": {claim, hours, 190 * time.Minute},
+		"on a disk, of a lost one":  {claim, nil, 70 * time.Minute},
+		"in a bucket":               {v1alpha1.BackupTarget{Bucket: &v1alpha1.BackupBucket{}}, hours, 10 * time.Minute},
+		"a snapshot":                {v1alpha1.BackupTarget{VolumeSnapshot: &v1alpha1.BackupSnapshot{}}, hours, 10 * time.Minute},
+	} {
+		b := made("b", time.Hour, v1alpha1.CopyComplete)
+		b.Status.To = &c.to
+		if got := forgetWithin(b, c.set); got != c.want {
+			t.Errorf("%s: it is tried for %s, want %s", name, got, c.want)
+		}
 	}
 }
 

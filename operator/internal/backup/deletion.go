@@ -26,7 +26,7 @@ import (
 const finalizer = wellknown.BackupFinalizer
 
 const (
-	// forgetFor bounds how long it is tried to delete what a deleted Backup kept.
+	// forgetFor bounds how long it is tried to delete what a deleted Backup kept, once nothing is in the way.
 	forgetFor = 10 * time.Minute
 	// forgetTries lets a Job try again for about as long: its tries come ever later.
 	forgetTries = 6
@@ -63,11 +63,12 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 	case to == nil:
 		return "", 0, nil // it never began
 	case keep && to.VolumeSnapshot != nil:
+		// It doesn't go before that, however late it is: they would go with it.
 		return "", 0, r.leaveSnapshots(ctx, b)
 	case keep:
 		return "", 0, nil
 	case to.VolumeSnapshot != nil:
-		return "", 0, r.deleteSnapshots(ctx, b)
+		return r.unlessLate(b, o, r.deleteSnapshots(ctx, b))
 	case to.Claim != nil:
 		err := r.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: to.Claim.Name}, &corev1.PersistentVolumeClaim{})
 		if apierrors.IsNotFound(err) {
@@ -77,7 +78,6 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 			return "", 0, kit.Wrapf(err, "read PersistentVolumeClaim %s/%s", b.Namespace, to.Claim.Name)
 		}
 	}
-	late := r.Now().Sub(b.DeletionTimestamp.Time) > forgetFor+time.Minute
 	job := &batchv1.Job{}
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: forgetJob(b.Name)}, job)
 	switch {
@@ -88,12 +88,8 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 			return "", runningLook, nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return "the namespace is being deleted.", 0, nil
-		case late:
-			return text.Bounded(refusal.Words(err)) + ".", 0, nil
-		case refusal.Is(err):
-			return "", time.Minute, nil
 		}
-		return "", 0, err
+		return r.unlessLate(b, o, err)
 	case err != nil:
 		return "", 0, kit.Wrapf(err, "read Job %s/%s", b.Namespace, forgetJob(b.Name))
 	}
@@ -105,10 +101,37 @@ func (r *Reconciler) forgotten(ctx context.Context, b *v1alpha1.Backup, o observ
 		return outcome.Message, 0, nil
 	case metav1.IsControlledBy(job, b) && outcome.Done:
 		return "", 0, nil
-	case late:
+	case r.late(b, o):
 		return "Job " + job.Name + " doesn't end. " + outcome.Message, 0, nil
 	}
 	return "", runningLook, nil
+}
+
+// unlessLate has it tried again to delete what a Backup kept, after an error, or left is that error.
+func (r *Reconciler) unlessLate(b *v1alpha1.Backup, o observed, err error) (left string, requeueAfter time.Duration, _ error) {
+	switch {
+	case err == nil:
+		return "", 0, nil
+	case r.late(b, o):
+		return text.Bounded(refusal.Words(err)) + ".", 0, nil
+	case refusal.Is(err):
+		return "", time.Minute, nil
+	}
+	return "", 0, err
+}
+
+// late reports whether it was tried for long enough to delete what a Backup kept.
+func (r *Reconciler) late(b *v1alpha1.Backup, o observed) bool {
+	return r.Now().Sub(b.DeletionTimestamp.Time) > forgetWithin(b, o.set)+time.Minute
+}
+
+// forgetWithin is how long it is tried to delete what a Backup kept. Another Server's copy may have the disk for
+// copies, on another node: it comes to its end first.
+func forgetWithin(b *v1alpha1.Backup, set *disks.Set) time.Duration {
+	if b.Status.To.Claim == nil {
+		return forgetFor
+	}
+	return timeoutOf(set) + forgetFor
 }
 
 // makeForgetJob makes the Job that deletes the archive. It has the user of the game that wrote it, and
@@ -124,14 +147,14 @@ func (r *Reconciler) makeForgetJob(ctx context.Context, b *v1alpha1.Backup, o ob
 	}
 	if o.set != nil { // where copies may be made, they may be deleted
 		game := &o.set.Spec.Template.Spec
-		pod.Tolerations, pod.NodeSelector = game.Tolerations, game.NodeSelector
+		pod.Tolerations, pod.NodeSelector, pod.ImagePullSecrets = game.Tolerations, game.NodeSelector, game.ImagePullSecrets
 	}
 	job := copyjob.Build(copyjob.Options{
 		Namespace: b.Namespace, Name: forgetJob(b.Name), Owner: ownerOf(b), Template: template,
 		Set:    &disks.Set{Namespace: b.Namespace, Name: b.Spec.Server, Spec: &v1alpha1.ServerSpec{Template: corev1.PodTemplateSpec{Spec: pod}}},
 		Labels: map[string]string{wellknown.BackupLabel: backupLabel(b.Name)},
 		Args:   append([]string{"forget", "--at=" + copyjob.URL(b)}, copyjob.Flags(b.Status.To)...),
-		Target: b.Status.To, Timeout: forgetFor,
+		Target: b.Status.To, Timeout: forgetWithin(b, o.set),
 	})
 	job.Spec.BackoffLimit = new(int32(forgetTries))
 	err = r.Client.Create(ctx, job)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/schedule"
 	"dormouse.dev/dormouse/operator/internal/times"
@@ -21,9 +22,12 @@ const (
 	missedFor = 366 * 24 * time.Hour
 	// stamp is the time in a Backup's name.
 	stamp = "20060102150405"
+	// tornTries is how many copies of one sleep are made where something else writes to the disks all the time.
+	tornTries = 2
 )
 
-// failedRetries are how long after one, two and more failures in a row the next copy is made.
+// failedRetries are how long after one, two and more failures in a row the next copy is made. One to which
+// something else wrote counts like a failure.
 var failedRetries = []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
 // canceledRetries are how long after one, two and more copies in a row that were given up the next one is
@@ -58,8 +62,10 @@ type decision struct {
 
 // due decides whether a copy of a Server is due. A sleeping game's is where its disks were used after
 // the last good copy began, and another one where a time of the schedule has passed since. A copy that
-// waits or runs serves both. A Restore goes before the copy of a game that sleeps. One that failed is made again later, and later still; so is one that was
-// given up, until the game has used its disks again.
+// waits or runs serves both. A Restore goes before the copy of a game that sleeps. One that failed is made
+// again later, and later still; so is one that was given up, until the game has used its disks again. One to
+// which something else wrote is made again once, and then counts: the copies of one sleep are not to push
+// out those of the sleeps before.
 func due(now time.Time, n need) decision {
 	var d decision
 	var wanted time.Time // what the copy is to be younger than
@@ -78,7 +84,7 @@ func due(now time.Time, n need) decision {
 			}
 		}
 	}
-	if (n.spec.OnSleep == nil || *n.spec.OnSleep) && !n.awake && !n.restoring && !began(n.backups, n.usedAt.Add(time.Second), true) {
+	if (n.spec.OnSleep == nil || *n.spec.OnSleep) && !n.awake && !n.restoring && !sleepCopied(n) {
 		wanted, d.cause = times.Latest(wanted, n.usedAt), causeSleep
 	}
 	if d.cause == "" || n.usedAt.IsZero() || underWay(n.backups) {
@@ -103,6 +109,25 @@ func began(backups []*v1alpha1.Backup, at time.Time, atRest bool) bool {
 		}
 	}
 	return false
+}
+
+// sleepCopied reports whether the disks were copied at rest since they were used, or often enough while
+// something else wrote to them. That is no more often than copies stay: one that went isn't counted.
+func sleepCopied(n need) bool {
+	tries := 0
+	for _, b := range n.backups {
+		if torn(b, n.usedAt) {
+			tries++
+		}
+	}
+	return tries >= min(tornTries, max(int(n.spec.Keep.Last), 1)) || began(n.backups, n.usedAt.Add(time.Second), true)
+}
+
+// torn reports whether something else than the game wrote to the disks while a sleep was copied. A copy that
+// was made before they were used may have been made beside the game, which woke before it began.
+func torn(b *v1alpha1.Backup, usedAt time.Time) bool {
+	return b.Labels[wellknown.BackupCauseLabel] == causeSleep && b.Status.Phase == v1alpha1.CopyComplete && !b.Status.AtRest &&
+		b.CreationTimestamp.After(usedAt)
 }
 
 // underWay reports whether a Backup waits or runs.
@@ -135,7 +160,7 @@ func retryAt(backups []*v1alpha1.Backup, since, usedAt time.Time) time.Time {
 		switch {
 		case end.Before(since):
 			continue
-		case b.Status.Phase == v1alpha1.CopyFailed:
+		case b.Status.Phase == v1alpha1.CopyFailed, torn(b, usedAt):
 			failed++
 		case b.Status.Phase == v1alpha1.CopyCanceled && !end.Before(usedAt):
 			canceled++

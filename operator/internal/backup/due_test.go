@@ -1,6 +1,9 @@
 package backup
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +32,15 @@ func made(name string, ago time.Duration, phase v1alpha1.CopyPhase) *v1alpha1.Ba
 
 func besideGame(b *v1alpha1.Backup) *v1alpha1.Backup { b.Status.AtRest = false; return b }
 
+// changed makes a Backup one of a game that slept, while something else wrote.
+func changed(b *v1alpha1.Backup) *v1alpha1.Backup { return besideGame(b) }
+
+// woken makes a Backup one that was made for a sleep, and began when the game was there again.
+func woken(b *v1alpha1.Backup) *v1alpha1.Backup {
+	b.CreationTimestamp = metav1.NewTime(b.CreationTimestamp.Add(-time.Hour))
+	return besideGame(b)
+}
+
 func TestWhenACopyIsDue(t *testing.T) {
 	const hour = time.Hour
 	daily := &v1alpha1.BackupSchedule{Cron: "0 4 * * *", TimeZone: "UTC"}
@@ -40,21 +52,32 @@ func TestWhenACopyIsDue(t *testing.T) {
 		used       time.Duration // how long ago; 0: there are no disks
 		awake      bool
 		restoring  bool
+		last       int32 // of keep; 0: 7
 		backups    list
 		cause      string
 		after      time.Duration
 		problem    bool
 	}{
-		"slept and never copied":                      {used: hour, cause: causeSleep},
-		"awake":                                       {used: hour, awake: true},
-		"no disks":                                    {schedule: daily, after: 16 * hour},
-		"a Restore goes first":                        {used: hour, restoring: true},
-		"a time has passed, and a Restore":            {notOnSleep: true, schedule: daily, used: 99 * hour, restoring: true, cause: causeSchedule, after: 16 * hour},
-		"not asked for":                               {used: hour, notOnSleep: true},
-		"copied since":                                {used: hour, backups: list{made("a", hour/2, v1alpha1.CopyComplete)}},
-		"copied before":                               {used: hour, backups: list{made("a", 2*hour, v1alpha1.CopyComplete)}, cause: causeSleep},
-		"copied in the second of its use":             {used: hour, backups: list{made("a", hour, v1alpha1.CopyComplete)}, cause: causeSleep},
-		"copied beside the game only":                 {used: hour, backups: list{besideGame(made("a", hour/2, v1alpha1.CopyComplete))}, cause: causeSleep},
+		"slept and never copied":                   {used: hour, cause: causeSleep},
+		"awake":                                    {used: hour, awake: true},
+		"no disks":                                 {schedule: daily, after: 16 * hour},
+		"a Restore goes first":                     {used: hour, restoring: true},
+		"a time has passed, and a Restore":         {notOnSleep: true, schedule: daily, used: 99 * hour, restoring: true, cause: causeSchedule, after: 16 * hour},
+		"not asked for":                            {used: hour, notOnSleep: true},
+		"copied since":                             {used: hour, backups: list{made("a", hour/2, v1alpha1.CopyComplete)}},
+		"copied before":                            {used: hour, backups: list{made("a", 2*hour, v1alpha1.CopyComplete)}, cause: causeSleep},
+		"copied in the second of its use":          {used: hour, backups: list{made("a", hour, v1alpha1.CopyComplete)}, cause: causeSleep},
+		"copied beside the game only":              {used: hour, backups: list{besideGame(made("a", hour/2, v1alpha1.CopyComplete))}, cause: causeSleep},
+		"copied when it had woken only":            {used: hour, backups: list{woken(made("a", time.Minute, v1alpha1.CopyComplete))}, cause: causeSleep},
+		"something wrote meanwhile":                {used: hour, backups: list{changed(made("a", time.Minute, v1alpha1.CopyComplete))}, after: 9 * time.Minute},
+		"something wrote a while ago":              {used: hour, backups: list{changed(made("a", 11*time.Minute, v1alpha1.CopyComplete))}, cause: causeSleep},
+		"something wrote twice":                    {used: 2 * hour, backups: list{changed(made("a", hour, v1alpha1.CopyComplete)), changed(made("b", hour/2, v1alpha1.CopyComplete))}},
+		"something wrote, and one failed":          {used: 2 * hour, backups: list{changed(made("a", hour, v1alpha1.CopyComplete)), made("b", 11*time.Minute, v1alpha1.CopyFailed)}, after: 49 * time.Minute},
+		"something wrote twice before it was used": {used: 20 * time.Minute, backups: list{changed(made("a", hour, v1alpha1.CopyComplete)), changed(made("b", hour/2, v1alpha1.CopyComplete))}, cause: causeSleep},
+		"something wrote, and a single copy stays": {used: hour, last: 1, backups: list{changed(made("a", 11*time.Minute, v1alpha1.CopyComplete))}},
+		"something wrote twice, and a time has passed": {schedule: daily, used: 99 * hour, cause: causeSchedule, after: 16 * hour, backups: list{
+			changed(made("a", 90*hour, v1alpha1.CopyComplete)), changed(made("b", 89*hour, v1alpha1.CopyComplete)),
+		}},
 		"a copy waits":                                {used: hour, schedule: daily, backups: list{made("a", hour/2, v1alpha1.CopyPending)}, after: 16 * hour},
 		"a copy runs":                                 {used: hour, backups: list{made("a", hour/2, v1alpha1.CopyRunning)}},
 		"a copy that nobody has seen yet":             {used: hour, backups: list{made("a", 0, "")}},
@@ -82,7 +105,7 @@ func TestWhenACopyIsDue(t *testing.T) {
 		"a schedule that can't be read":               {notOnSleep: true, schedule: &v1alpha1.BackupSchedule{Cron: "99 4 * * *"}, used: hour, problem: true},
 		"one that can't be read, and it sleeps":       {schedule: &v1alpha1.BackupSchedule{Cron: "99 4 * * *"}, used: hour, problem: true, cause: causeSleep},
 	} {
-		n := need{server: "survival-0", spec: &v1alpha1.BackupSpec{Schedule: c.schedule}, awake: c.awake, restoring: c.restoring, backups: c.backups}
+		n := need{server: "survival-0", spec: &v1alpha1.BackupSpec{Schedule: c.schedule, Keep: v1alpha1.BackupRetention{Last: cmp.Or(c.last, 7)}}, awake: c.awake, restoring: c.restoring, backups: c.backups}
 		if c.notOnSleep {
 			n.spec.OnSleep = new(false)
 		}
@@ -98,6 +121,40 @@ func TestWhenACopyIsDue(t *testing.T) {
 		}
 		if d.name != "" && d.name != "survival-0-20261126120000" {
 			t.Errorf("%s: it is named %s", name, d.name)
+		}
+	}
+}
+
+// A map renderer, say, writes to the disks of a game that sleeps for a week. The copies of that week leave those of
+// the sleeps before, but for as many as they take the place of.
+func TestCopiesThatSomethingWritesToLeaveEarlierOnes(t *testing.T) {
+	const week = 7 * 24 * time.Hour
+	for _, last := range []int32{1, 2, 3, 7} {
+		spec := &v1alpha1.BackupSpec{Keep: v1alpha1.BackupRetention{Last: last}}
+		var backups []*v1alpha1.Backup
+		for i := range last {
+			backups = append(backups, changed(made(fmt.Sprintf("earlier-%d", i), time.Duration(i+2)*time.Hour, v1alpha1.CopyComplete)))
+		}
+		backups = append(backups, made("rest", 99*time.Hour, v1alpha1.CopyComplete))
+		copied := 0
+		for now := clock; now.Before(clock.Add(week)); now = now.Add(time.Minute) {
+			d := due(now, need{server: "survival-0", spec: spec, usedAt: clock.Add(-time.Hour), backups: backups})
+			if d.cause == "" {
+				continue
+			}
+			copied++
+			backups = append(backups, changed(made(fmt.Sprintf("copy-%d", copied), -now.Sub(clock), v1alpha1.CopyComplete)))
+			gone := expired(spec.Keep, backups)
+			backups = slices.DeleteFunc(backups, func(b *v1alpha1.Backup) bool { return slices.Contains(gone, b) })
+		}
+		earlier := 0
+		for i := range last {
+			if slices.Contains(names(backups), fmt.Sprintf("earlier-%d", i)) {
+				earlier++
+			}
+		}
+		if want := min(2, last); copied != int(want) || earlier != int(last-want) || !slices.Contains(names(backups), "rest") {
+			t.Errorf("where %d stay, %d copies of one sleep leave %v", last, copied, names(backups))
 		}
 	}
 }

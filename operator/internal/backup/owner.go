@@ -82,10 +82,9 @@ func (p *Planner) tellOwner(ctx context.Context, owner client.Object, problem er
 		return nil
 	}
 	var list *[]metav1.Condition
-	names := []string{owner.GetName()}
 	switch o := owner.(type) {
 	case *v1alpha1.GameType:
-		list, names = &o.Status.Conditions, places(o)
+		list = &o.Status.Conditions
 	case *v1alpha1.Server:
 		list = &o.Status.Conditions
 	default:
@@ -97,7 +96,7 @@ func (p *Planner) tellOwner(ctx context.Context, owner client.Object, problem er
 		}
 	} else {
 		var failed error
-		c := backedUp(problem, names, func(server string) []*v1alpha1.Backup {
+		c := backedUp(problem, serverNames(owner), func(server string) []*v1alpha1.Backup {
 			all, err := backupsOf(ctx, p.Client, types.NamespacedName{Namespace: owner.GetNamespace(), Name: server}, client.UnsafeDisableDeepCopy)
 			if err != nil {
 				failed = err

@@ -96,13 +96,20 @@ func restoring(ctx context.Context, cached client.Reader, server types.Namespace
 }
 
 // goesFirst reports whether a Restore runs, or waits for nothing but the disks. One that waits until
-// somebody names another Backup may do so for ever, and the copies don't wait with it.
+// somebody names another Backup, or mends what it lacks, may do so for ever, and the copies don't wait with it.
 func goesFirst(rst *v1alpha1.Restore) bool {
 	if rst.Status.Phase == v1alpha1.CopyRunning {
 		return true
 	}
-	reason := condition.ReasonOf(rst.Status.Conditions, conditions.Complete)
-	return !restoreOver(rst) && rst.DeletionTimestamp.IsZero() && reason != reasons.BackupNotComplete && reason != reasons.ServerUnknown
+	if restoreOver(rst) || !rst.DeletionTimestamp.IsZero() {
+		return false
+	}
+	switch condition.ReasonOf(rst.Status.Conditions, conditions.Complete) {
+	case reasons.BackupNotComplete, reasons.ServerUnknown, reasons.Pending:
+		return false
+	default:
+		return true
+	}
 }
 
 // restoreOver reports whether a Restore has come to its end, good or bad.

@@ -67,7 +67,8 @@ func TestABackupThatSomebodyNamesStays(t *testing.T) {
 	}
 }
 
-// One that waits for its Backup may do so for ever: it keeps no copies from being made.
+// One that waits for its Backup, or for something that is missing, may do so for ever: it keeps no copies from
+// being made.
 func TestWhichRestoresGoFirst(t *testing.T) {
 	server := types.NamespacedName{Namespace: "games", Name: "survival-0"}
 	for _, c := range []struct {
@@ -79,6 +80,7 @@ func TestWhichRestoresGoFirst(t *testing.T) {
 		{restoreOf("a", "b", v1alpha1.CopyRunning, reasons.Restoring), true},
 		{restoreOf("a", "b", v1alpha1.CopyPending, reasons.BackupNotComplete), false},
 		{restoreOf("a", "b", v1alpha1.CopyPending, reasons.ServerUnknown), false},
+		{restoreOf("a", "b", v1alpha1.CopyPending, reasons.Pending), false},
 		{restoreOf("a", "b", v1alpha1.CopyFailed, reasons.RestoreFailed), false},
 	} {
 		got, err := restoring(t.Context(), clusterWith(t, c.rst), server)

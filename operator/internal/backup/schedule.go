@@ -59,6 +59,8 @@ type planned struct {
 	madeAt time.Time
 	// emitted is the problem that the last event was about.
 	emitted string
+	// noted is set once the disks count as used because the owner has begun to ask for copies.
+	noted bool
 }
 
 // Init makes the planner ready for use; Setup calls it.
@@ -97,6 +99,9 @@ func (p *Planner) Reconcile(ctx context.Context, req reconcile.Request) (result 
 	if lag := m.lag(p.Now(), backups); lag > 0 {
 		return reconcile.Result{RequeueAfter: lag}, nil
 	}
+	if err := p.noteUse(ctx, set, owner, m); err != nil {
+		return reconcile.Result{}, err
+	}
 	n, err := p.need(ctx, set, owner, backups)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -120,6 +125,30 @@ func (m *planned) lag(now time.Time, backups []*v1alpha1.Backup) time.Duration {
 		return 0
 	}
 	return kit.StaleRetry
+}
+
+// noteUse has the disks of an owner that begins to ask for copies count as used: what was played while it
+// didn't is noted nowhere. It does so for all of its Servers, because its condition, by which that is seen, is
+// theirs together, and once, though the condition may not be written. Those that have no copy need no note.
+func (p *Planner) noteUse(ctx context.Context, set *disks.Set, owner client.Object, m *planned) error {
+	if m.noted || hasCondition(owner) {
+		return nil
+	}
+	at := p.Now().Add(-time.Second) // a copy that begins now is of a later time
+	for _, name := range serverNames(owner) {
+		earlier, err := backupsOf(ctx, p.Client, types.NamespacedName{Namespace: set.Namespace, Name: name}, client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return err
+		}
+		if !began(earlier, time.Time{}, false) {
+			continue
+		}
+		if err := disks.MarkUsed(ctx, p.Live, p.Client, set.Namespace, name, set.Spec.Storage, at); err != nil {
+			return err //nolint:wrapcheck // it says of which disk
+		}
+	}
+	m.noted = true
+	return nil
 }
 
 // need observes what due needs. The disks are only looked at where no copy is under way.
@@ -254,6 +283,14 @@ func (p *Planner) measure(server types.NamespacedName, backups []*v1alpha1.Backu
 
 // mostPlaces bounds the places of one GameType, as the API server does.
 const mostPlaces = 100
+
+// serverNames are the names of an owner's Servers.
+func serverNames(owner client.Object) []string {
+	if gt, ok := owner.(*v1alpha1.GameType); ok {
+		return places(gt)
+	}
+	return []string{owner.GetName()}
+}
 
 // places are the names of a GameType's Servers.
 func places(gt *v1alpha1.GameType) []string {

@@ -242,18 +242,15 @@ func (f *Filler) prepare(ctx context.Context, key types.NamespacedName, is *fill
 		if source == key {
 			return "", lacks("It names the Server itself.")
 		}
+		if job == nil { // else what it copies is settled
+			if err := f.whole(ctx, source, disk.Name); err != nil {
+				return "", err
+			}
+		}
 		if err := f.take(ctx, is, source, copies.ForServer(key.Name), o.Name, job); err != nil {
 			return "", err
 		}
-		claim := &corev1.PersistentVolumeClaim{}
-		err := f.Live.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: disks.ClaimName(source.Name, disk.Name)}, claim)
-		if apierrors.IsNotFound(err) {
-			return "", lacks("Server %s has no disk %s.", source.Name, disk.Name)
-		}
-		if err != nil {
-			return "", fmt.Errorf("read a disk of Server %s: %w", source, err)
-		}
-		o.Source = map[string]string{disk.Name: claim.Name}
+		o.Source = map[string]string{disk.Name: disks.ClaimName(source.Name, disk.Name)}
 		o.Labels[wellknown.CopiesLabel] = source.Name
 		o.Args = args("restore", o.Set, o.Name, "--from=dir:"+copyjob.SourcePath)
 		return from, f.take(ctx, is, key, copies.FromServer(source.Name), o.Name, job)
@@ -278,6 +275,34 @@ func (f *Filler) prepare(ctx context.Context, key types.NamespacedName, is *fill
 	}
 	*o, err = f.fromBackup(ctx, *o, b, o.Name)
 	return from, err
+}
+
+// whole reports what lacks of a disk that another one begins with. Nobody takes the disks for that: what fills
+// it needs them.
+func (f *Filler) whole(ctx context.Context, source types.NamespacedName, name string) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := f.Live.Get(ctx, client.ObjectKey{Namespace: source.Namespace, Name: disks.ClaimName(source.Name, name)}, claim)
+	if apierrors.IsNotFound(err) {
+		return lacks("Server %s has no disk %s.", source.Name, name)
+	}
+	if err != nil {
+		return fmt.Errorf("read a disk of Server %s: %w", source, err)
+	}
+	set, _, err := find(ctx, f.Client, source)
+	if err != nil {
+		return err
+	}
+	// Where the Server is gone nobody says that the disk is to begin empty after all.
+	disk := &v1alpha1.StorageSpec{From: &v1alpha1.DiskSource{}}
+	if set != nil {
+		if i := slices.IndexFunc(set.Spec.Storage, func(d v1alpha1.StorageSpec) bool { return d.Name == name }); i >= 0 {
+			disk = &set.Spec.Storage[i]
+		}
+	}
+	if disks.Unfilled(claim, disk) {
+		return lacks("Disk %s of Server %s doesn't have yet what it begins with.", name, source.Name)
+	}
+	return nil
 }
 
 // take takes a Server's disks, which must be at rest unless the Job, which has them, is there.

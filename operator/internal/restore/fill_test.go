@@ -183,12 +183,49 @@ func TestAnotherSourceWaitsForTheJobOfTheOneBefore(t *testing.T) {
 func TestAFillGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
 	s, claim := filled(&v1alpha1.DiskSource{Server: "other"})
 	files := filesOf("other")
-	f, _, _ := fillerWith(t, s, claim, files)
+	f, _, _ := fillerWith(t, s, claim, files, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "other-world"}})
 	if pass1(t, f); !strings.Contains(f.Why(survival), files.Name) {
 		t.Errorf("it says %q", f.Why(survival))
 	}
 	if pass1(t, f); strings.Contains(f.Why(survival), files.Name) {
 		t.Errorf("it says %q", f.Why(survival))
+	}
+}
+
+// What copies an empty disk leaves the new one empty for good.
+func TestADiskThatIsNotFilledIsNoSource(t *testing.T) {
+	const lacks = "Disk world of Server other doesn't have yet what it begins with."
+	unfilled, from := map[string]string{wellknown.FilledAnnotation: ""}, func(d v1alpha1.DiskSource) *v1alpha1.DiskSource { return &d }
+	for name, c := range map[string]struct {
+		noted map[string]string
+		from  *v1alpha1.DiskSource
+		gone  bool
+		waits bool
+	}{
+		"it waits for a Backup":         {unfilled, from(v1alpha1.DiskSource{Backup: "x"}), false, true},
+		"it waits for a Server":         {unfilled, from(v1alpha1.DiskSource{Server: "another"}), false, true},
+		"each waits for the other":      {unfilled, from(v1alpha1.DiskSource{Server: "survival"}), false, true},
+		"its Server is gone":            {unfilled, nil, true, true},
+		"it is to begin empty now":      {unfilled, nil, false, false},
+		"it is filled":                  {map[string]string{wellknown.FilledAnnotation: "backup/x"}, from(v1alpha1.DiskSource{Backup: "x"}), false, false},
+		"it is filled, and nobody's":    {map[string]string{wellknown.FilledAnnotation: "backup/x"}, nil, true, false},
+		"it was there before it had it": {nil, from(v1alpha1.DiskSource{Backup: "x"}), false, false},
+	} {
+		s, claim := filled(from(v1alpha1.DiskSource{Server: "other"}))
+		objects := []client.Object{s, claim, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "other-world", Annotations: c.noted}}}
+		if !c.gone {
+			other, _ := filled(c.from)
+			other.Name, other.UID = "other", "other"
+			objects = append(objects, other)
+		}
+		f, has, _ := fillerWith(t, objects...)
+		after := pass1(t, f).RequeueAfter
+		if why := f.Why(survival); (why == lacks) != c.waits || why == "" || after != lackRetry {
+			t.Errorf("%s: it says %q, and looks again after %s", name, why, after)
+		}
+		if len(has) != 0 {
+			t.Errorf("%s: it has %v", name, has)
+		}
 	}
 }
 

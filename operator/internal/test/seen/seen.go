@@ -42,7 +42,7 @@ func Of(replicas int32, servers ...endpoints.Server) planner.Observed {
 }
 
 // UpServer is a server that takes new clients.
-var UpServer = endpoints.Server{UID: "pod-1", Address: "10.244.2.9", Serving: true}
+var UpServer = endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}, Serving: true}
 
 // With changes an observation.
 func With(o planner.Observed, changes ...func(*planner.Observed)) planner.Observed {

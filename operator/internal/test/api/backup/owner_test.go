@@ -18,6 +18,7 @@ import (
 	"dormouse.dev/dormouse/api/conditions"
 	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/fleet"
 	"dormouse.dev/dormouse/operator/internal/gametype"
 	"dormouse.dev/dormouse/operator/internal/index"
@@ -76,6 +77,42 @@ func TestTheGameTypeSaysHowItsLastCopiesWent(t *testing.T) {
 	change(func(gt *v1alpha1.GameType) { gt.Spec.Backup = nil })
 	if got := w.backedUp(); got != "" {
 		t.Errorf("without spec.backup it says %q", got)
+	}
+}
+
+// While the GameType doesn't ask for copies nobody notes that its game runs.
+func TestWhatWasPlayedMeanwhileIsCopiedOnceCopiesAreAskedForAgain(t *testing.T) {
+	w := newWorld(t)
+	w.setup(nil)
+	w.pass()
+	w.ends(w.job(), good, true)
+	w.pass()
+	w.wantBackedUp("True")
+	asks := func(spec *v1alpha1.BackupSpec) {
+		t.Helper()
+		gt := &v1alpha1.GameType{}
+		if err := w.Admin.Get(t.Context(), w.key(game), gt); err != nil {
+			t.Fatal(err)
+		}
+		gt.Spec.Backup = spec
+		if err := w.Admin.Update(t.Context(), gt); err != nil {
+			t.Fatal(err)
+		}
+		w.after(time.Minute)
+	}
+	asks(nil)
+	w.podWith(server, map[string]string{wellknown.ServerLabel: server, wellknown.DisksLabel: server, wellknown.GameTypeLabel: game})
+	w.sleep()
+	w.after(time.Hour)
+	w.only()
+	asks(w.gameType(nil).Spec.Backup)
+	if n := len(w.backups()); n != 2 {
+		t.Fatalf("there are %d Backups, want 2", n)
+	}
+	w.ends(w.job(), good, true)
+	w.after(time.Hour)
+	if n := len(w.backups()); n != 2 {
+		t.Errorf("an hour later there are %d Backups, want 2", n)
 	}
 }
 

@@ -53,6 +53,29 @@ func TestANewDiskBeginsWithAnotherServers(t *testing.T) {
 	w.noJob("fill-copy-world-d1832ffc")
 }
 
+// One that is to begin with something itself comes first: a copy of it would stay empty.
+func TestADiskThatOthersBeginWithIsFilledFirst(t *testing.T) {
+	w := newWorld(t)
+	w.lead()
+	w.stored("survival", from(v1alpha1.DiskSource{Backup: "survival-1"}))
+	w.says("survival", "There is no Backup survival-1.")
+	w.stored("copy", from(v1alpha1.DiskSource{Server: "survival"}))
+	w.says("copy", "Disk world of Server survival doesn't have yet what it begins with.")
+	w.backup("survival")
+	job, pod := w.job("fill-survival-world-288709bb")
+	w.noPod("copy")
+	w.end(job, pod, copyjob.Report{})
+	w.pod("survival")
+	w.says("copy", "Pod survival has the disks of Server survival: stop it, or let it sleep.")
+	w.sleeps()
+	job, pod = w.job("fill-copy-world-d1832ffc")
+	w.end(job, pod, copyjob.Report{})
+	w.pod("copy")
+	if got := w.claim("copy").Annotations[wellknown.FilledAnnotation]; got != "server/survival" {
+		t.Errorf("the disk says that it is filled with %q", got)
+	}
+}
+
 // A new disk gets what a Backup has. A failure is told, and tried again.
 func TestANewDiskBeginsWithABackup(t *testing.T) {
 	w := newWorld(t)
