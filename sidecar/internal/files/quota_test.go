@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"strings"
@@ -88,33 +89,34 @@ func TestWhoWritesWaitsForTheFirstMeasurement(t *testing.T) {
 
 // What a measurement doesn't find isn't bounded by the quota, so nothing may grow where there is more than that.
 func TestADirectoryThatIsTooDeepUsesUpTheQuota(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Quota = 1 << 20 })
-	deepest := w.root + strings.Repeat("/d", mostDepth)
+	dir := t.TempDir()
+	deepest := dir + strings.Repeat("/d", mostDepth)
 	check(t, os.MkdirAll(deepest, 0o755))
-	w.write(deepest+"/small", "here")
-	now := time.Now()
-	w.disk.quota.now = func() time.Time { return now }
-	again := func() int64 {
-		now = now.Add(measureEvery)
-		w.disk.quota.measure(t.Context())
-		return w.disk.quota.usedNow()
-	}
-	if used := again(); used != 4 {
-		t.Errorf("%d bytes count, want the 4 of the deepest file", used)
-	}
-	check(t, os.Mkdir(deepest+"/d", 0o755))
-	if used := again(); used != 1<<20 {
-		t.Errorf("with a directory that is too deep %d bytes count, want the quota", used)
-	}
-	f, err := w.sftp().Create("world")
+	check(t, os.WriteFile(deepest+"/small", []byte("here"), 0o600))
+	root, err := os.OpenRoot(dir)
 	check(t, err)
-	if _, err := f.Write([]byte("more")); err == nil || !strings.Contains(err.Error(), "quota") {
-		t.Errorf("a file grew then: %v", err)
+	defer root.Close()
+	q := newQuota(root, 1<<20)
+	now := time.Unix(1_700_000_000, 0)
+	q.now = func() time.Time { return now }
+	wants := func(what string, used int64) {
+		t.Helper()
+		now = now.Add(measureEvery)
+		if q.measure(t.Context()); q.usedNow() != used {
+			t.Errorf("with %s %d bytes count, want %d", what, q.usedNow(), used)
+		}
+	}
+	wants("a file in the deepest directory", 4)
+	check(t, os.Mkdir(deepest+"/d", 0o755))
+	wants("a deeper directory", 1<<20)
+	f, err := root.Create("world")
+	check(t, err)
+	defer f.Close()
+	if _, err := q.write(f, -1, []byte("more"), func() (int, error) { return f.Write([]byte("more")) }); !errors.Is(err, errQuota) {
+		t.Errorf("a file grows then: %v", err)
 	}
 	check(t, os.Remove(deepest+"/d"))
-	if used := again(); used != 4 {
-		t.Errorf("without it %d bytes count, want 4", used)
-	}
+	wants("that removed", 4)
 }
 
 func TestMoreFilesThanAreMeasured(t *testing.T) {
