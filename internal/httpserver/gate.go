@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"dormouse.dev/dormouse/internal/callers"
 )
 
 // Pauses after an error of a listener that is open, such as too many open files.
@@ -32,26 +34,28 @@ const (
 const turn = 16
 
 // gate is a listener that survives errors until it is closed, and that bounds the connections,
-// in total and for each caller's address. Beyond a bound the connection that has waited longest
-// for its caller makes room, so that nobody can keep others out by filling the gate. While a
-// handler runs its connection stays.
+// in total and for each caller. Beyond a bound the connection that has waited longest for its
+// caller makes room, so that nobody can keep others out by filling the gate. One that is marked
+// with Answering stays.
 type gate struct {
 	net.Listener
 	log            logr.Logger
 	most, ofCaller int
-	closed         *prometheus.CounterVec
-	done           chan struct{}
-	end            sync.Once
-	ended          error
-	accepted       atomic.Uint64
+	// callerOf is what counts as one caller.
+	callerOf func(netip.Addr) netip.Prefix
+	closed   *prometheus.CounterVec
+	done     chan struct{}
+	end      sync.Once
+	ended    error
+	accepted atomic.Uint64
 
 	mu      sync.Mutex
 	open    int
 	waiting list.List // of *connection, the one that has waited longest first
-	callers map[netip.Addr]*caller
+	callers map[netip.Prefix]*caller
 }
 
-// caller is an address that has connections.
+// caller is whoever has connections.
 type caller struct {
 	open    int
 	waiting list.List // in the same order
@@ -61,29 +65,38 @@ type caller struct {
 type connection struct {
 	net.Conn
 	gate   *gate
-	from   netip.Addr
+	from   netip.Prefix
 	caller *caller
 	// place and own are its places among all waiting connections and among its caller's; nil
-	// while a request is answered.
+	// while it is marked with Answering.
 	place, own *list.Element
 	// answers is how many requests are answered on it, of which HTTP/2 has any number at once.
 	answers int
 	gone    bool
 }
 
-// NewGate bounds the connections of a listener of another server, in total and for each caller's
-// address, as those of a Server are. closed counts those that it closed by reason: too_many or
-// too_many_of_caller. Whoever answers a request marks its connection with Answering.
+// NewGate bounds the connections of a listener of another server, in total and for each caller, as
+// those of a Server are. Its callers may be anybody in the internet, where one host gets a /64 of
+// IPv6. closed counts those that it closed by reason: too_many or too_many_of_caller. Whoever
+// answers a request marks its connection with Answering, or with Asking where anybody may send such
+// a request.
 func NewGate(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) net.Listener {
-	return newGate(ln, most, ofCaller, closed, log)
+	g := newGate(ln, most, ofCaller, closed, log)
+	g.callerOf = callers.Of
+	return g
 }
 
+// newGate makes a gate whose callers have an address each: in a cluster's network all pods may have
+// one /64.
 func newGate(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) *gate {
 	return &gate{
-		Listener: ln, log: log, most: most, ofCaller: ofCaller, closed: closed,
-		done: make(chan struct{}), callers: map[netip.Addr]*caller{},
+		Listener: ln, log: log, most: most, ofCaller: ofCaller, closed: closed, callerOf: single,
+		done: make(chan struct{}), callers: map[netip.Prefix]*caller{},
 	}
 }
+
+// single is an address as a caller of its own.
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // Accept implements net.Listener.
 func (g *gate) Accept() (net.Conn, error) {
@@ -132,7 +145,7 @@ func (g *gate) Close() error {
 
 // admit lets a connection in, or closes it and returns nil.
 func (g *gate) admit(c net.Conn) *connection {
-	admitted := &connection{Conn: c, gate: g, from: addressOf(c)}
+	admitted := &connection{Conn: c, gate: g, from: g.callerOf(addressOf(c))}
 	left, reason := g.takePlace(admitted)
 	if reason != "" {
 		g.closed.WithLabelValues(reason).Inc()
@@ -224,14 +237,8 @@ func (c *connection) Close() error {
 // Answering marks a connection of a gate's, or one of TLS on it, as answering a request, until done. It
 // isn't closed to make room meanwhile.
 func Answering(c net.Conn) (done func()) {
-	if back, is := c.(*again); is {
-		c = back.Conn
-	}
-	if secure, is := c.(*tls.Conn); is {
-		c = secure.NetConn()
-	}
-	held, ok := c.(*connection)
-	if !ok {
+	held := gated(c)
+	if held == nil {
 		return func() {}
 	}
 	g := held.gate
@@ -246,4 +253,33 @@ func Answering(c net.Conn) (done func()) {
 			g.queue(held)
 		}
 	}
+}
+
+// Asking notes that a request came on a connection of a gate's, or one of TLS on it: of those that wait
+// it is the last that makes room. It is for requests that anybody may send, and whose answers may wait
+// for a caller who doesn't read them.
+func Asking(c net.Conn) {
+	held := gated(c)
+	if held == nil {
+		return
+	}
+	g := held.gate
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if held.place != nil {
+		g.waiting.MoveToBack(held.place)
+		held.caller.waiting.MoveToBack(held.own)
+	}
+}
+
+// gated is the gate's connection behind another one; nil where no gate has it.
+func gated(c net.Conn) *connection {
+	if back, is := c.(*again); is {
+		c = back.Conn
+	}
+	if secure, is := c.(*tls.Conn); is {
+		c = secure.NetConn()
+	}
+	held, _ := c.(*connection)
+	return held
 }

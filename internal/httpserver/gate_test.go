@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -269,5 +270,83 @@ func TestAConnectionWaitsOnceAllIsAnswered(t *testing.T) {
 	}
 	if err := c.Close(); err != nil || g.waiting.Len() != 0 {
 		t.Errorf("%d connections wait once it is closed: %v", g.waiting.Len(), err)
+	}
+}
+
+// piped is a connection in memory that comes from an address.
+type piped struct {
+	net.Conn
+	address string
+}
+
+// RemoteAddr implements net.Conn.
+func (p piped) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(p.address), 4000))
+}
+
+// come has a gate admit connections, one from each address.
+func come(t *testing.T, g *gate, addresses ...string) (admitted []*connection) {
+	t.Helper()
+	for _, address := range addresses {
+		here, there := net.Pipe()
+		t.Cleanup(func() {
+			_ = here.Close()
+			_ = there.Close()
+		})
+		admitted = append(admitted, g.admit(piped{here, address}))
+	}
+	return admitted
+}
+
+// Of those that wait the one whose last request came first makes room, in all and of an address.
+func TestAConnectionThatAsksMakesRoomLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		most, ofCaller int
+		from           string
+	}{
+		"in all":        {3, 3, "192.0.2.2"},
+		"of an address": {4, 3, "192.0.2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			closed := New(Options{Log: logr.Discard()}).closed
+			g := newGate(nil, c.most, c.ofCaller, closed, logr.Discard())
+			all := come(t, g, "192.0.2.1", "192.0.2.1", "192.0.2.1")
+			Asking(all[0])
+			defer Answering(all[1])()
+			Asking(all[1]) // it doesn't wait
+			for _, makesRoom := range []*connection{all[2], all[0]} {
+				if makesRoom.gone {
+					t.Fatal("it made room before its turn")
+				}
+				if come(t, g, c.from); !makesRoom.gone {
+					t.Fatal("another one made room")
+				}
+			}
+			Asking(all[0]) // it is gone
+		})
+	}
+}
+
+// Whoever comes from the internet has a /64, whose addresses count as one. In a cluster each pod has an
+// address, and all of them may have one /64.
+func TestWhoCountsAsOneCaller(t *testing.T) {
+	addresses := []string{"2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "::ffff:192.0.2.1"}
+	for name, c := range map[string]struct {
+		make func(net.Listener, int, int, *prometheus.CounterVec, logr.Logger) *gate
+		gone []bool
+	}{
+		"anybody": {func(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) *gate {
+			return NewGate(ln, most, ofCaller, closed, log).(*gate)
+		}, []bool{true, false, false, true, false}},
+		"in the cluster": {newGate, []bool{false, false, false, true, false}},
+	} {
+		closed := New(Options{Log: logr.Discard()}).closed
+		var gone []bool
+		for _, is := range come(t, c.make(nil, 10, 1, closed, logr.Discard()), addresses...) {
+			gone = append(gone, is.gone)
+		}
+		if diff := cmp.Diff(c.gone, gone); diff != "" {
+			t.Errorf("%s: which of %v made room (-want +got):\n%s", name, addresses, diff)
+		}
 	}
 }

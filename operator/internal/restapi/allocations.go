@@ -28,7 +28,7 @@ type near struct {
 type allocateInput struct {
 	Wait string `query:"wait" default:"0s" maxLength:"32" doc:"How long to wait for a Server, such as 30s, up to 10m; 0s: not at all." example:"30s"`
 	Body struct {
-		Session  string            `json:"session,omitempty" required:"false" maxLength:"256" doc:"Your id for what you ask for: the same again is answered with the same Server. Without one the answer has one that was made for you."`
+		Session  string            `json:"session,omitempty" required:"false" maxLength:"256" doc:"Your id for what you ask for, of 256 bytes in UTF-8 at most: the same again is answered with the same Server. Without one the answer has one that was made for you."`
 		Kind     string            `json:"kind,omitempty" required:"false" enum:"GameType,Fleet" doc:"What target names; by default a GameType."`
 		Target   string            `json:"target,omitempty" required:"false" maxLength:"63" doc:"The name of the GameType or Fleet; without one all Servers with the labels count."`
 		Labels   map[string]string `json:"labels,omitempty" required:"false" maxProperties:"16" doc:"Labels that the Server must have."`
@@ -78,11 +78,11 @@ type allocations struct {
 
 func (a *allocations) register(api huma.API) {
 	op := operation(http.MethodPost, allocatePath, "allocate", "Get a Server, or places on one, that nobody else gets",
-		http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		withBody(http.StatusConflict, http.StatusUnprocessableEntity)...)
 	op.Description = "Where none is Ready, a GameType that sleeps is woken, and with wait the answer comes when there is one. Else, or where there is none in time, it is 503 with Retry-After, and nothing is left allocated."
 	huma.Register(api, op, a.allocate)
 	huma.Register(api, operation(http.MethodPost, "/api/v1/allocate/release", "release", "Release a session's Server",
-		http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), a.release)
+		withBody(http.StatusNotFound)...), a.release)
 }
 
 func (a *allocations) allocate(ctx context.Context, in *allocateInput) (*allocateOutput, error) {
@@ -111,6 +111,7 @@ func (a *allocations) allocate(ctx context.Context, in *allocateInput) (*allocat
 			return nil, later(fail(http.StatusTooManyRequests, "", "Too many calls wait for a Server: come again later."))
 		}
 		defer leave()
+		mayTake(ctx, r.Wait)
 	}
 	got, err := a.service.Allocate(ctx, a.namespace, r)
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 	codeForbidden       = "forbidden"
 	codeNotFound        = "not_found"
 	codeNotAllowed      = "method_not_allowed"
+	codeTimeout         = "timeout"
 	codeConflict        = "conflict"
 	codeTooLarge        = "too_large"
 	codeMediaType       = "unsupported_media_type"
@@ -50,7 +51,7 @@ type Failure struct {
 
 // Detail is what went wrong.
 type Detail struct {
-	Code    string `json:"code" doc:"A word for programs: invalid, unauthenticated, forbidden, not_found, method_not_allowed, conflict, too_large, unsupported_media_type, too_many_requests, refused, unavailable, no_server or internal."`
+	Code    string `json:"code" doc:"A word for programs: invalid, unauthenticated, forbidden, not_found, method_not_allowed, timeout, conflict, too_large, unsupported_media_type, too_many_requests, refused, unavailable, no_server or internal."`
 	Field   string `json:"field,omitempty" doc:"The field that is wrong, such as body.ram_gb or path.id."`
 	Message string `json:"message" doc:"A sentence for people that says what to change."`
 }
@@ -70,8 +71,8 @@ func init() {
 
 var codes = map[int]string{
 	http.StatusBadRequest: codeInvalid, http.StatusUnauthorized: codeUnauthenticated, http.StatusForbidden: codeForbidden,
-	http.StatusNotFound: codeNotFound, http.StatusMethodNotAllowed: codeNotAllowed, http.StatusConflict: codeConflict,
-	http.StatusRequestEntityTooLarge: codeTooLarge, http.StatusUnsupportedMediaType: codeMediaType,
+	http.StatusNotFound: codeNotFound, http.StatusMethodNotAllowed: codeNotAllowed, http.StatusRequestTimeout: codeTimeout,
+	http.StatusConflict: codeConflict, http.StatusRequestEntityTooLarge: codeTooLarge, http.StatusUnsupportedMediaType: codeMediaType,
 	http.StatusTooManyRequests: codeTooMany, http.StatusUnprocessableEntity: codeRefused, http.StatusServiceUnavailable: codeUnavailable,
 }
 
@@ -136,6 +137,9 @@ func answerTo(ctx context.Context, err error) error {
 		return fail(http.StatusForbidden, "", sentence(err.Error()))
 	case errors.Is(err, access.ErrBusy):
 		return later(fail(http.StatusTooManyRequests, "", "Too many unknown tokens were shown: try again in a second."))
+	case errors.Is(err, context.Canceled):
+		// Its caller is gone, or the program ends.
+		return later(fail(http.StatusServiceUnavailable, "", "This replica of the API ends, so nothing is sure to have changed: send the same request again."))
 	case unavailable(err):
 		// Whoever runs the cluster learns of it here alone, and it may last. A caller who is gone says
 		// nothing of the cluster.

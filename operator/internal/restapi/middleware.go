@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 
+	"dormouse.dev/dormouse/internal/callers"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
 	"dormouse.dev/dormouse/operator/internal/text"
@@ -101,6 +102,7 @@ func (g *gate) middleware(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	who = u.Name
+	accepted(ctx.Context())
 	next(huma.WithValue(ctx, callerKey{}, u))
 }
 
@@ -153,16 +155,5 @@ func newUnknowns() unknowns {
 
 // Allow implements access.Limiter.
 func (u unknowns) Allow(from netip.Addr) bool {
-	return allow(u.ofAddress, hostOf(from), unknownOfAddress, unknownOfAddressAtOnce) && u.all.Allow()
-}
-
-// hostOf is what counts as one address: of IPv6 a /64, which is what one host gets.
-func hostOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := a.BitLen()
-	if a.Is6() {
-		bits = 64
-	}
-	prefix, _ := a.Prefix(bits) // none of an address that isn't known
-	return prefix
+	return allow(u.ofAddress, callers.Of(from), unknownOfAddress, unknownOfAddressAtOnce) && u.all.Allow()
 }

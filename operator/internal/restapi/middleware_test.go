@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -120,14 +121,20 @@ func TestErrorsHaveTheRightStatus(t *testing.T) {
 		"somebody else changed it":  {apierrors.NewConflict(kind, "x", errors.New("y")), 503, true},
 		"a quota":                   {apierrors.NewForbidden(kind, "x", errors.New("exceeded quota")), 422, false},
 		"an invalid object":         {apierrors.NewInvalid(schema.GroupKind{Kind: "Server"}, "x", nil), 422, false},
+		"a caller who is gone":      {fmt.Errorf("wait for Allocation x: %w", context.Canceled), 503, true},
+		"a caller gone from a call": {&url.Error{Op: "Get", URL: "https://x", Err: context.Canceled}, 503, true},
 		"too many unknown tokens":   {access.ErrBusy, 429, true},
 		"a mistake of the program":  {errors.New("x"), 500, false},
 		"an error that was decided": {fail(http.StatusTeapot, "", "x"), http.StatusTeapot, false},
 	} {
-		got := answerTo(t.Context(), c.err)
+		var log strings.Builder
+		got := answerTo(logr.NewContext(t.Context(), funcr.New(func(_, args string) { log.WriteString(args) }, funcr.Options{})), c.err)
 		f := &Failure{}
 		if !errors.As(got, &f) || f.status != c.status {
 			t.Errorf("%s: %#v, want %d", name, got, c.status)
+		}
+		if errors.Is(c.err, context.Canceled) && log.Len() > 0 {
+			t.Errorf("%s: the log has %s", name, log.String())
 		}
 		var h huma.HeadersError
 		if again := errors.As(got, &h) && h.GetHeaders().Get("Retry-After") != ""; again != c.again {

@@ -86,6 +86,7 @@ func (p people) SignIn(ctx context.Context, token string) (page.Caller, error) {
 		p.metrics.refused("rate")
 		return nil, page.Refuse(http.StatusTooManyRequests, "This token makes too many calls: wait a second.")
 	}
+	accepted(ctx)
 	return person{u}, nil
 }
 
@@ -136,7 +137,7 @@ func (p people) Create(ctx context.Context, who page.Caller, w page.Wish) error 
 		return page.Refuse(http.StatusBadRequest, "Choose a number from 1 to %d, memory from 1 to %d GiB, and a disk of at most %d GiB.", int64(hosting.MaxID), hosting.MaxRAM, hosting.MaxDisk)
 	}
 	return p.do(ctx, who, "create", "create-server", w.ID, func(ctx context.Context) error {
-		_, err := p.hosting.Create(ctx, w.ID, hosting.Want{RAM: int64(w.RAMGB), Disk: int64(max(w.DiskGB, 1)), Game: w.Game})
+		_, err := p.hosting.Create(ctx, w.ID, hosting.Want{RAM: int64(w.RAMGB), Disk: int64(w.DiskGB), Game: w.Game})
 		return err
 	})
 }
@@ -147,12 +148,12 @@ func (p people) Start(ctx context.Context, who page.Caller, id int64) error {
 		if err := p.hosting.Start(ctx, id); err != nil {
 			return err
 		}
-		// People want to know where to play. A game without a port has no such place.
+		// People want to know where to play. It starts, whether there is such a place or not.
 		_, err := p.hosting.Port(ctx, id, hosting.Primary)
-		if hosting.Is(err, hosting.NotFound) {
-			return nil
+		if own := (*hosting.Error)(nil); err != nil && !errors.As(err, &own) && !errors.Is(err, context.Canceled) {
+			logr.FromContextOrDiscard(ctx).Error(err, "A server was started, and has no number for its players yet", "server", id)
 		}
-		return err
+		return nil
 	})
 }
 
@@ -296,8 +297,13 @@ func shown(s *hosting.Server) page.Server {
 	if s.KeptAwake != nil {
 		is.KeptAwakeUntil = *s.KeptAwake
 	}
+	named := map[int32]bool{}
 	for name, number := range s.Ports {
-		if name != hosting.Primary || len(s.Ports) == 1 {
+		named[number] = named[number] || name != hosting.Primary
+	}
+	for name, number := range s.Ports {
+		// primary is most often another name of a port that has one.
+		if name != hosting.Primary || !named[number] {
 			is.Ports = append(is.Ports, page.Port{Name: name, Number: int(number)})
 		}
 	}

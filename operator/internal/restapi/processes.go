@@ -84,7 +84,7 @@ func processOperation(method, path, id, summary string, statuses ...int) huma.Op
 			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable),
 	}
 	if method == http.MethodPost {
-		op.Errors = append(op.Errors, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		op.Errors = withBody(op.Errors...)
 	}
 	return op
 }

@@ -36,21 +36,12 @@ import (
 	"dormouse.dev/dormouse/operator/internal/restapi/page"
 )
 
-// Times of the HTTP server. A call bounds its own time; a stream its writes.
 const (
-	headerTime   = 10 * time.Second
-	bodyTime     = 10 * time.Second
-	idleTime     = 2 * time.Minute
+	// shutdownTime bounds how long calls under way may take once the program ends.
 	shutdownTime = 20 * time.Second
 	// leaveTime is how long it goes on taking calls after it says that it isn't ready: those who send
 	// it some learn of that first.
 	leaveTime = 3 * time.Second
-	// maxConnections bounds those that are open, and maxOfCaller those of one address, which may be a
-	// proxy's. For a further one the one is closed that has waited longest for its caller.
-	maxConnections = 8192
-	maxOfCaller    = 4096
-	// maxHeader bounds a request's headers: a token may have 16 KiB.
-	maxHeader = 32 << 10
 )
 
 // Server is the API: its handler, and the memory behind it.
@@ -153,17 +144,6 @@ func endingWith(ending <-chan struct{}, next http.Handler) http.Handler {
 	})
 }
 
-// bounded bounds how long the body of a request may take: also one that nobody reads is read to its
-// end before the answer is sent.
-func bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // not all writers have one
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // recovering answers a call that panics with an error, and reports it.
 func recovering(p program.Process, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -180,24 +160,6 @@ func recovering(p program.Process, next http.Handler) http.Handler {
 		}()
 		next.ServeHTTP(w, r)
 	})
-}
-
-type connKey struct{}
-
-// newWeb makes the HTTP server, for a listener that bounds connections.
-func newWeb(handler http.Handler) *http.Server {
-	return &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-				defer httpserver.Answering(c)()
-			}
-			handler.ServeHTTP(w, r)
-		}),
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
-		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		// A stream sets its own, for each write.
-		WriteTimeout: maxWait + time.Minute,
-	}
 }
 
 // kinds are those that are kept in memory.

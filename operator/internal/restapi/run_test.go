@@ -3,9 +3,11 @@ package restapi
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +27,7 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	web := newWeb(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/stream" {
+			accepted(r.Context())
 			close(begun)
 			<-end
 		}
@@ -74,5 +77,54 @@ func TestConnectionsThatWaitMakeRoom(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(metrics.closed.WithLabelValues("too_many_of_caller")); n != 2*most+1 {
 		t.Errorf("%v connections were closed to make room, want %d", n, 2*most+1)
+	}
+}
+
+// pour answers with more than anybody reads, until that fails.
+func pour(w http.ResponseWriter) {
+	for piece := make([]byte, 64<<10); ; {
+		if _, err := w.Write(piece); err != nil {
+			return
+		}
+	}
+}
+
+// Nor does whoever asks for what needs no token, and doesn't read it. Whose token was accepted, by the API
+// or by its page, stays.
+func TestCallersWhoDontReadMakeRoom(t *testing.T) {
+	const most = 4
+	for _, path := range []string{"/api/v1/server/7/events", "/page/live"} {
+		t.Run(path, func(t *testing.T) {
+			overNetworks(t, most, func(t *testing.T, serve func(http.Handler) *network) {
+				w := newWorld(t, logr.Discard(), newSlowCluster(t))
+				n := serve(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/large" {
+						pour(answer)
+						return
+					}
+					w.handler.ServeHTTP(answer, r)
+				}))
+				held, err := n.peer().ask(http.MethodGet, path, "good-alice", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer held.Body.Close()
+				for range most {
+					answer, err := n.peer().ask(http.MethodGet, "/large", "", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer answer.Body.Close()
+					synctest.Wait()
+				}
+				n.peer().wants(http.StatusOK, "", http.MethodGet, "/openapi.json", "", "")
+				if closed := testutil.ToFloat64(n.metrics.closed.WithLabelValues("too_many_of_caller")); closed != 2 {
+					t.Errorf("%v connections were closed to make room, want 2", closed)
+				}
+				if _, err := io.Copy(io.Discard, held.Body); err != nil || held.StatusCode != http.StatusOK {
+					t.Errorf("the one with a good token was answered %d, and cut off: %v", held.StatusCode, err)
+				}
+			})
+		})
 	}
 }

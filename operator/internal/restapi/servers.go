@@ -150,10 +150,15 @@ func operation(method, path, id, summary string, statuses ...int) huma.Operation
 	}
 }
 
+// withBody adds to an operation's statuses those of one that has a body.
+func withBody(statuses ...int) []int {
+	return append(statuses, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+}
+
 func (s *servers) register(api huma.API) {
 	huma.Register(api, operation(http.MethodGet, "/api/v1/server", "list-servers", "List servers"), s.list)
 	create := operation(http.MethodPost, serverPath, "create-server", "Make a server, which is stopped until it is started",
-		http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		withBody(http.StatusConflict, http.StatusUnprocessableEntity)...)
 	create.DefaultStatus = http.StatusCreated
 	create.Responses = map[string]*huma.Response{"200": {Description: "It was there already, as it is asked for.", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: &huma.Schema{Ref: "#/components/schemas/DoneBody"}},
@@ -161,13 +166,13 @@ func (s *servers) register(api huma.API) {
 	huma.Register(api, create, s.create)
 	huma.Register(api, operation(http.MethodGet, serverPath, "get-server", "Read a server", http.StatusNotFound, http.StatusConflict), s.get)
 	huma.Register(api, operation(http.MethodPatch, serverPath, "resize-server", "Change a server's memory and disk",
-		http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.resize)
+		withBody(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)...), s.resize)
 	huma.Register(api, operation(http.MethodDelete, serverPath, "delete-server", "Delete a server once its players are gone", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.remove)
 	huma.Register(api, operation(http.MethodPatch, serverPath+"/start", "start-server", "Start a server", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.start)
 	huma.Register(api, operation(http.MethodPatch, serverPath+"/stop", "stop-server", "Stop a server once its players are gone", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.stop)
 	huma.Register(api, operation(http.MethodPost, serverPath+"/wake", "wake-server", "Wake a server that sleeps", http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.wake)
 	huma.Register(api, operation(http.MethodPost, serverPath+"/keep-awake", "keep-server-awake", "Keep a server awake for a time",
-		http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.keepAwake)
+		withBody(http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity)...), s.keepAwake)
 	huma.Register(api, operation(http.MethodPatch, serverPath+"/port/{port}", "get-server-port", "Get the number by which a port is reached from outside",
 		http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity), s.port)
 }

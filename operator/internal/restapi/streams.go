@@ -324,6 +324,8 @@ func open[T any](ctx context.Context, s *streams, name string, start func(contex
 	if !ok {
 		return nil, later(fail(http.StatusTooManyRequests, "", "Too many streams are open: close some first."))
 	}
+	// A game that has written nothing has no log yet, which Kubernetes waits for.
+	mayTake(ctx, streamTime)
 	// It outlives this function, and ends with the request.
 	ctx, cancel := context.WithTimeout(ctx, streamTime)
 	end := func() { cancel(); leave() }

@@ -19,16 +19,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 	reviews "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/restapi/access"
+	"dormouse.dev/dormouse/operator/internal/restapi/allocate"
+	"dormouse.dev/dormouse/operator/internal/restapi/feed"
 	"dormouse.dev/dormouse/operator/internal/restapi/hosting"
 	"dormouse.dev/dormouse/operator/internal/restapi/page"
 )
 
-// world is the API and its page with server 7. Tokens that begin with good- are somebody's, who may do
+// world is the API and its page with server 7 of the game chess, which is offered. Tokens that begin with good- are somebody's, who may do
 // everything.
 type world struct {
 	t       *testing.T
@@ -64,19 +67,30 @@ func newWorld(t *testing.T, log logr.Logger, cluster kubernetes.Interface) *worl
 	server := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "servers", Name: "server-7", Labels: map[string]string{wellknown.HostedGameLabel: "chess"}}}
 	server.Spec.Template.Spec.Containers = []corev1.Container{{Name: "game", Image: "game:1"}}
 	server.Status.PodName = "server-7-0"
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(server).Build()
+	chess := &v1alpha1.GameType{ObjectMeta: metav1.ObjectMeta{Namespace: "servers", Name: "chess", Labels: map[string]string{wellknown.CatalogLabel: "true"}}}
+	chess.Spec.Template.Spec = *server.Spec.DeepCopy()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(server, chess).WithReturnManagedFields().Build()
+	service, err := allocate.New(t.Context(), &informertest.FakeInformers{Scheme: scheme}, c, c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	metrics, reviewer := NewMetrics(nil), access.New(reviewing, newUnknowns())
 	s := &servers{
 		hosting: &hosting.Hosting{Client: c, Cached: c, Now: time.Now, Namespace: "servers"}, access: reviewer, metrics: metrics, now: time.Now,
 		streams: &streams{client: cluster, namespace: "servers", metrics: metrics, total: maxStreams, ofUser: maxStreamsOfUser, those: map[[32]byte]int{}},
 	}
 	w.gate = &gate{access: reviewer, rate: 1000, burst: 1000, rates: utilcache.NewLRUExpireCache(10), metrics: metrics, log: log, now: time.Now}
-	w.people = people{servers: s, gate: w.gate}
+	w.people = people{servers: s, gate: w.gate, feed: feed.New(s.hosting, time.Now, log)}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
 	api.UseMiddleware(w.gate.middleware)
 	s.register(api)
 	s.registerStreams(api)
+	a := &allocations{
+		service: service, access: reviewer, namespace: "servers",
+		waiting: &streams{metrics: metrics, total: maxWaiting, ofUser: maxWaitingOfUser, what: "waiting", those: map[[32]byte]int{}},
+	}
+	a.register(api)
 	mux.Handle("/", logging(log, page.New(w.people, page.Options{})))
 	w.handler = mux
 	return w

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"dormouse.dev/dormouse/internal/callers"
 )
 
 // Bounds of wrong passwords.
@@ -25,19 +27,13 @@ const (
 	mostRecent = 256
 )
 
-// addressOf is what counts as one address: of IPv6 a /64, which is what one host gets.
+// addressOf is what counts as one address.
 func addressOf(a net.Addr) netip.Prefix {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {
 		return netip.Prefix{}
 	}
-	addr := ap.Addr().Unmap()
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	prefix, _ := addr.WithZone("").Prefix(bits)
-	return prefix
+	return callers.Of(ap.Addr())
 }
 
 // guard bounds the passwords that an address may try. It slows down nobody else.

@@ -23,7 +23,7 @@ const (
 
 // Want is what a server is asked for.
 type Want struct {
-	// RAM and Disk are in GiB.
+	// RAM and Disk are in GiB. A Disk of 0 is as large as the game's own.
 	RAM, Disk int64
 	// Game is the name of the GameType that it is made from.
 	Game string
@@ -34,6 +34,15 @@ const (
 	diskName  = "data"
 	diskMount = "/data"
 )
+
+// ownDisk is how large a game's first disk is by itself, in GiB, of which each begun one counts.
+func ownDisk(gt *v1alpha1.GameType) int64 {
+	if len(gt.Spec.Template.Spec.Storage) == 0 {
+		return 1
+	}
+	size := gt.Spec.Template.Spec.Storage[0].Size.Value()
+	return max(1, (size+1<<30-1)>>30)
+}
 
 func gibibytes(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
 
@@ -178,6 +187,13 @@ func buildService(s *v1alpha1.Server, gt *v1alpha1.GameType, kind corev1.Service
 	}
 	if kind == corev1.ServiceTypeClusterIP {
 		svc.Spec.ExternalTrafficPolicy = ""
+	}
+	if kind == corev1.ServiceTypeLoadBalancer {
+		svc.Spec.LoadBalancerSourceRanges, svc.Spec.LoadBalancerClass = gt.Spec.Service.LoadBalancerSourceRanges, gt.Spec.Service.LoadBalancerClass
+		if have != nil && have.Spec.Type == kind {
+			// No load balancer's class ever changes.
+			svc.Spec.LoadBalancerClass = have.Spec.LoadBalancerClass
+		}
 	}
 	return svc
 }

@@ -160,6 +160,41 @@ func TestHiddenPortsStayHidden(t *testing.T) {
 	}
 }
 
+// Who may come to a server's load balancer is what its game says now. Whose load balancer it is can't be
+// changed once it is one.
+func TestALoadBalancerIsAsItsGameSays(t *testing.T) {
+	first, second := new("example.com/first"), new("example.com/second")
+	balancer := func(class *string) *corev1.Service {
+		return &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: class, LoadBalancerSourceRanges: []string{"198.51.100.0/24"}}}
+	}
+	gt := gameType(v1alpha1.ServerPort{Name: "game", ContainerPort: 1})
+	gt.Spec.Service.Type, gt.Spec.Service.LoadBalancerClass = v1alpha1.GameServiceLoadBalancer, second
+	gt.Spec.Service.LoadBalancerSourceRanges = []string{"203.0.113.0/24"}
+	s := buildServer("games", 1, Want{RAM: 1, Disk: 1, Game: "chess"}, gt)
+	for name, c := range map[string]struct {
+		kind   corev1.ServiceType
+		have   *corev1.Service
+		class  *string
+		ranges []string
+	}{
+		"a new one":                {corev1.ServiceTypeLoadBalancer, nil, second, gt.Spec.Service.LoadBalancerSourceRanges},
+		"one that had node ports":  {corev1.ServiceTypeLoadBalancer, &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}}, second, gt.Spec.Service.LoadBalancerSourceRanges},
+		"one of another class":     {corev1.ServiceTypeLoadBalancer, balancer(first), first, gt.Spec.Service.LoadBalancerSourceRanges},
+		"one of the cluster's own": {corev1.ServiceTypeLoadBalancer, balancer(nil), nil, gt.Spec.Service.LoadBalancerSourceRanges},
+		"node ports":               {corev1.ServiceTypeNodePort, nil, nil, nil},
+		"one that was a balancer":  {corev1.ServiceTypeNodePort, balancer(first), nil, nil},
+		"the cluster's alone":      {corev1.ServiceTypeClusterIP, nil, nil, nil},
+	} {
+		got := buildService(s, gt, c.kind, nil, c.have).Spec
+		if diff := cmp.Diff(c.class, got.LoadBalancerClass); diff != "" {
+			t.Errorf("%s: its class (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(c.ranges, got.LoadBalancerSourceRanges); diff != "" {
+			t.Errorf("%s: who may come (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Whatever somebody made of a server's Service, it is shown as it is.
 func TestAStrangeServiceIsShown(t *testing.T) {
 	s := buildServer("games", 1, Want{RAM: 1, Disk: 1, Game: "chess"}, gameType(v1alpha1.ServerPort{Name: "game", ContainerPort: 2}))

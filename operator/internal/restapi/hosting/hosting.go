@@ -97,6 +97,9 @@ func (h *Hosting) Create(ctx context.Context, id int64, want Want) (bool, error)
 		}
 		return false, err
 	}
+	if want.Disk == 0 {
+		want.Disk = ownDisk(gt)
+	}
 	s := buildServer(h.Namespace, id, want, gt)
 	err = h.Client.Create(ctx, s)
 	created := err == nil

@@ -74,6 +74,11 @@ func (h *Hosting) look(ctx context.Context, from client.Reader, s *v1alpha1.Serv
 		return Server{}, fmt.Errorf("read Service %s: %w", key, err)
 	}
 	v := view(s, es, svc, h.Now())
+	if es != nil && es.Spec.Front != nil {
+		if err := showFront(ctx, from, s, es, svc, v.Ports); err != nil {
+			return Server{}, err
+		}
+	}
 	if number, err := h.filesNumber(ctx, from, s); err != nil {
 		return Server{}, err
 	} else if number != 0 {

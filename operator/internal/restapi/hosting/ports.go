@@ -2,6 +2,7 @@ package hosting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,7 +106,7 @@ func (h *Hosting) Port(ctx context.Context, id int64, role string) (int32, error
 		return 0, fmt.Errorf("read ElasticService %s: %w", h.key(id), err)
 	}
 	if es.Spec.Front != nil && role == Primary {
-		return h.frontPort(ctx, es)
+		return frontPort(ctx, h.Client, es)
 	}
 	if p := shown(s, svc, role); p != nil && outside(svc, *p) > 0 {
 		return outside(svc, *p), nil
@@ -114,13 +115,13 @@ func (h *Hosting) Port(ctx context.Context, id int64, role string) (int32, error
 }
 
 // frontPort is the number by which a server is reached at the address that it shares.
-func (h *Hosting) frontPort(ctx context.Context, es *v1alpha1.ElasticService) (int32, error) {
+func frontPort(ctx context.Context, from client.Reader, es *v1alpha1.ElasticService) (int32, error) {
 	f := es.Spec.Front
 	if f.Namespace != "" && f.Namespace != es.Namespace {
 		return 0, failf(Conflict, "port", "players come by Service %s in namespace %s, which this API doesn't see: its port is the number", f.Service, f.Namespace)
 	}
 	front := &corev1.Service{}
-	err := h.Client.Get(ctx, client.ObjectKey{Namespace: es.Namespace, Name: f.Service}, front)
+	err := from.Get(ctx, client.ObjectKey{Namespace: es.Namespace, Name: f.Service}, front)
 	if apierrors.IsNotFound(err) {
 		return 0, failf(Conflict, "port", "players come by Service %s, which isn't there: an administrator makes it", f.Service)
 	}
@@ -133,6 +134,30 @@ func (h *Hosting) frontPort(ctx context.Context, es *v1alpha1.ElasticService) (i
 		}
 	}
 	return 0, failf(Conflict, "port", "Service %s, by which players come, has no port %s", f.Service, f.Port)
+}
+
+// showFront gives the port by which players come to a server at a front the front's number, which its
+// own Service doesn't have. Where that can't be found it has none.
+func showFront(ctx context.Context, from client.Reader, s *v1alpha1.Server, es *v1alpha1.ElasticService, svc *corev1.Service, ports map[string]int32) error {
+	number, err := frontPort(ctx, from, es)
+	if own := (*Error)(nil); err != nil && !errors.As(err, &own) {
+		return err
+	}
+	names := []string{Primary}
+	if target := es.Spec.Front.TargetPort; target != "" {
+		names = append(names, target)
+	} else if svc != nil {
+		if p := shown(s, svc, Primary); p != nil {
+			names = append(names, p.Name)
+		}
+	}
+	for _, name := range names {
+		delete(ports, name)
+		if number > 0 {
+			ports[name] = number
+		}
+	}
+	return nil
 }
 
 // servicePort is the Service's port for a port of the template; that over TCP where it has both.

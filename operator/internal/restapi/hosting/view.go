@@ -63,7 +63,7 @@ type Server struct {
 	RAM         int64            `json:"ram_gb" doc:"Memory, in GiB."`
 	Disk        int64            `json:"disk_gb" doc:"Disk, in GiB."`
 	Address     string           `json:"address,omitempty" doc:"Where players reach it: a host name or an IP address; absent until it has one outside the cluster."`
-	Ports       map[string]int32 `json:"ports" doc:"The numbers by which its ports are reached at address, by name, of those that have one."`
+	Ports       map[string]int32 `json:"ports" doc:"The numbers by which its ports are reached at address, by name, of those that have one. Where address is a name at a front, only primary and the game's port are there: rcon and sftp are at a node's address."`
 	MoneySaved  string           `json:"money_saved,omitempty" doc:"What its sleeps have saved, where the administrator has set prices."`
 	AsleepFor   int64            `json:"asleep_seconds" doc:"How long it has slept in all, in seconds, without the sleep that it is in."`
 	KeptAwake   *time.Time       `json:"kept_awake_until,omitempty" doc:"Until when it doesn't sleep, because somebody asked for that."`

@@ -75,7 +75,8 @@ type page struct {
 // New returns the handler of "/", "/signin", "/signout" and "/page/". It needs the whole path of a
 // request. Its streams end with their requests' contexts, which are the server's BaseContext's:
 // cancel that one before Shutdown. Of the server's timeouts, ReadHeaderTimeout and IdleTimeout
-// don't touch streams; they set their own deadlines for each write.
+// don't touch streams; they set their own deadlines for each write. The server's WriteTimeout gives
+// the next answer of a stream's connection another one.
 func New(servers Servers, options Options) http.Handler {
 	options = options.defaulted()
 	p := &page{

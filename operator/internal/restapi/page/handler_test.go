@@ -138,6 +138,20 @@ func TestAllAnswersHaveTheirHeaders(t *testing.T) {
 	}
 }
 
+func TestAPortHasAProtocolWhereOneIsGiven(t *testing.T) {
+	w := newWorld(t, page.Options{})
+	for words, ports := range map[string][]page.Port{
+		`<dd data-f="ports">game 31234</dd>`:                 {{Name: "game", Number: 31234}},
+		`<dd data-f="ports">game 31234/UDP, rcon 31235</dd>`: {{Name: "game", Number: 31234, Protocol: "UDP"}, {Name: "rcon", Number: 31235}},
+		`<dd data-f="ports">31234/TCP</dd>`:                  {{Number: 31234, Protocol: "TCP"}},
+	} {
+		s := ready(1, 3)
+		s.Ports = ports
+		w.Put(s)
+		w.get("/page/servers/1").has(t, http.StatusOK, words)
+	}
+}
+
 func TestStaticFilesAreKeptByTheirHash(t *testing.T) {
 	w := newWorld(t, page.Options{})
 	body := w.ask(http.MethodGet, "/signin", nil).body

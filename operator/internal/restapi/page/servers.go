@@ -117,7 +117,7 @@ type Server struct {
 type Port struct {
 	Name   string
 	Number int
-	// Protocol is TCP, UDP or TCPUDP.
+	// Protocol is TCP, UDP or TCPUDP; empty: it isn't shown.
 	Protocol string
 }
 

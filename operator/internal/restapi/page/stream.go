@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// writeWithin is how long a browser may take for one message. One that doesn't read is gone.
+// writeWithin is how long a browser may take for one message, beyond the time until the next heartbeat.
+// One that doesn't read is gone.
 const writeWithin = 10 * time.Second
 
 // stream is an answer of server-sent events, as the HTML standard has them. Each has a name, and
@@ -37,7 +38,8 @@ func (s *stream) heartbeat() error { return s.write(": \n\n") }
 
 func (s *stream) write(words string) error {
 	s.beat.Reset(s.every)
-	if err := s.control.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	// HTTP/2 ends a stream when that time is over, whether something is being written or not.
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.every + writeWithin)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("bound the time of an event: %w", err)
 	}
 	if _, err := s.w.Write([]byte(words)); err != nil {
@@ -58,8 +60,8 @@ func (p *page) live(run func(context.Context, *signedIn, func() *stream) error) 
 			defer func() {
 				if s != nil {
 					s.beat.Stop()
-					// The connection's next answer has a deadline of its own.
-					_ = s.control.SetWriteDeadline(time.Time{})
+					// Its end is written once this has returned.
+					_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin))
 				}
 			}()
 			return run(ctx, who, func() *stream {

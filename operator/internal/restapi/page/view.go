@@ -101,7 +101,11 @@ func addressTexts(s *Server) (address, ports string) {
 	}
 	list := make([]string, 0, len(s.Ports))
 	for _, p := range s.Ports {
-		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %d/%s", text.Plain(p.Name, longestName), p.Number, p.Protocol)))
+		port := strings.TrimSpace(fmt.Sprintf("%s %d", text.Plain(p.Name, longestName), p.Number))
+		if p.Protocol != "" {
+			port += "/" + p.Protocol
+		}
+		list = append(list, port)
 	}
 	return address, strings.Join(list, ", ")
 }

@@ -3,6 +3,7 @@ package restapi_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,6 +114,7 @@ func TestASessionHasOneServer(t *testing.T) {
 		"a kind without a target": {"", `{"kind":"Fleet","labels":{"a":"b"}}`},
 		"a kind that there isn't": {"", `{"kind":"Pod","target":"x"}`},
 		"a negative count":        {"", `{"target":"x","players":-1}`},
+		"a session of 400 bytes":  {"", `{"target":"x","session":"` + strings.Repeat("é", 200) + `"}`},
 	} {
 		if r := w.call(0, w.token, http.MethodPost, "/api/v1/allocate"+c.query, c.body); r.status != 400 {
 			t.Errorf("%s: answered %v, want 400", name, r)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/sync/errgroup"
 )
 
 // wait bounds waits.
@@ -93,17 +95,68 @@ func (f fuzzer) value(s schema) any {
 	return "minecraft"
 }
 
+// document reads the API's.
+func (w *world) document() (doc document, text string) {
+	w.t.Helper()
+	r := w.want(w.call(0, "", http.MethodGet, "/openapi.json", ""), 200)
+	if err := json.Unmarshal([]byte(r.text), &doc); err != nil {
+		w.t.Fatal(err)
+	}
+	return doc, r.text
+}
+
+// A body that doesn't come is answered as the document says, wherever there is one.
+func TestABodyThatDoesntComeIsTimedOut(t *testing.T) {
+	w := newWorld(t)
+	doc, _ := w.document()
+	var calls errgroup.Group
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			if op.RequestBody == nil {
+				continue
+			}
+			if _, ok := op.Responses["408"]; !ok {
+				t.Errorf("%s: the document doesn't say that it may be answered with 408", op.OperationID)
+			}
+			calls.Go(func() error {
+				// What is written there would be the body.
+				body, never := io.Pipe()
+				defer func() { _ = never.Close() }()
+				request, err := http.NewRequestWithContext(t.Context(), strings.ToUpper(method), w.replicas[0].URL+strings.ReplaceAll(path, "{id}", "5100"), body)
+				if err != nil {
+					return err
+				}
+				request.ContentLength = 2
+				request.Header.Set("Authorization", "Bearer "+w.token)
+				request.Header.Set("Content-Type", "application/json")
+				answer, err := http.DefaultTransport.RoundTrip(request)
+				if err != nil {
+					return fmt.Errorf("%s: %w", op.OperationID, err)
+				}
+				defer func() { _ = answer.Body.Close() }()
+				got := reply{status: answer.StatusCode}
+				if err := json.NewDecoder(answer.Body).Decode(&got.body); err != nil {
+					return fmt.Errorf("%s: %w", op.OperationID, err)
+				}
+				if code, _, _ := got.error(); got.status != http.StatusRequestTimeout || code != "timeout" {
+					return fmt.Errorf("%s: answered %d with code %q, want 408 with timeout", op.OperationID, got.status, code)
+				}
+				return nil
+			})
+		}
+	}
+	if err := calls.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Every path of the document, with right and wrong values by chance, is answered as the document
 // says: with a status that it has, and a body of the schema that it has for that. None is answered
 // with 500.
 func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	w := newWorld(t)
-	r := w.want(w.call(0, "", http.MethodGet, "/openapi.json", ""), 200)
-	var doc document
-	if err := json.Unmarshal([]byte(r.text), &doc); err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(r.text))
+	doc, text := w.document()
+	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

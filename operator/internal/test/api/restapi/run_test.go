@@ -9,16 +9,21 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/program"
 	"dormouse.dev/dormouse/operator/internal/restapi"
 	"dormouse.dev/dormouse/test/api/fixture"
@@ -61,7 +66,8 @@ func writeCertificate(t *testing.T, dir, name string) {
 	}
 }
 
-// The program serves HTTPS with a certificate that it reads anew, and ends though streams are open.
+// The program serves HTTPS with a certificate that it reads anew, and ends though streams are open and
+// somebody waits for a Server, who is to come again.
 func TestTheProgramServesHTTPSAndEnds(t *testing.T) {
 	w := newWorld(t)
 	w.want(w.call(0, w.token, http.MethodPost, "/api/v1/server/6000", two), 201)
@@ -102,12 +108,16 @@ func TestTheProgramServesHTTPSAndEnds(t *testing.T) {
 	fixture.Eventually(t, wait, "it has the new certificate", func(ctx context.Context) error { return served(ctx, "two.example") })
 
 	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+at+"/api/v1/server/6000/events", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
+	ask := func(method, path, body string) (*http.Response, error) {
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://"+at+path, strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+w.token)
+		request.Header.Set("Content-Type", "application/json")
+		return browser.Do(request)
 	}
-	request.Header.Set("Authorization", "Bearer "+w.token)
-	stream, err := browser.Do(request)
+	stream, err := ask(http.MethodGet, "/api/v1/server/6000/events", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +125,27 @@ func TestTheProgramServesHTTPSAndEnds(t *testing.T) {
 	if kind := stream.Header.Get("Content-Type"); stream.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		t.Fatalf("the stream is answered with %s of type %s", stream.Status, kind)
 	}
+	waited := make(chan error, 1)
+	go func() {
+		answer, err := ask(http.MethodPost, "/api/v1/allocate?wait=60s", `{"target":"nobodys"}`)
+		if err != nil {
+			waited <- err
+			return
+		}
+		defer func() { _ = answer.Body.Close() }()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), `"unavailable"`) {
+			err = fmt.Errorf("answered %s %s, Retry-After %q (%w)", answer.Status, text, answer.Header.Get("Retry-After"), err)
+		}
+		waited <- err
+	}()
+	fixture.Eventually(t, wait, "it waits for a Server", func(ctx context.Context) error {
+		var all v1alpha1.AllocationList
+		if err := w.admin.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		return fixture.WantEqual("Allocations", len(all.Items), 1)
+	})
 	cancel()
 	select {
 	case err := <-ended:
@@ -124,4 +155,8 @@ func TestTheProgramServesHTTPSAndEnds(t *testing.T) {
 	case <-time.After(15 * time.Second): // before it would cut its callers off
 		t.Error("it doesn't end while a stream is open")
 	}
+	if err := <-waited; err != nil {
+		t.Errorf("who waits for a Server: %v", err)
+	}
+	fixture.Eventually(t, wait, "nothing is left of the wait", w.noAllocations)
 }
