@@ -220,7 +220,7 @@ type ProxyProtocol struct {
 	TrustedCIDRs []string `json:"trustedCIDRs,omitempty"`
 
 	// send makes the resolver begin each connection to a server with a header of version 2. It
-	// names the client, or says LOCAL where the resolver itself asks the server something. The
+	// names the client, or the resolver where that itself asks the server something. The
 	// server must be set up to take such headers.
 	// +optional
 	Send bool `json:"send,omitempty"`

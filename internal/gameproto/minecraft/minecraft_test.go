@@ -139,6 +139,28 @@ func TestMalformedAnswersAreErrors(t *testing.T) {
 	}
 }
 
+// Some servers hide how many play. They answer, and nobody knows whether they are empty.
+func TestAStatusWithoutPlayersHasTheRest(t *testing.T) {
+	want := Status{Version: "1.21.4", Protocol: 769, Description: "Dormice"}
+	for name, players := range map[string]string{
+		"none": ``, "null": `,"players":null`, "an empty object": `,"players":{}`, "only how many play": `,"players":{"online":3}`,
+		"only how many may": `,"players":{"max":20}`, "fewer than none": `,"players":{"online":-1,"max":20}`, "a negative capacity": `,"players":{"online":0,"max":-1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseStatus(answer(`{"version":{"name":"1.21.4","protocol":769},"description":"Dormice"` + players + `}`))
+			if !errors.Is(err, ErrNoPlayers) {
+				t.Errorf("got error %v, want ErrNoPlayers", err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := ParseStatus(answer(`{"players":{"online":"3","max":20}}`)); err == nil || errors.Is(err, ErrNoPlayers) {
+		t.Errorf("a status that is malformed: got error %v", err)
+	}
+}
+
 func TestDescriptionsAreReadAsPlainText(t *testing.T) {
 	deep := strings.Repeat(`{"text":"a","extra":[`, 100) + strings.Repeat(`]}`, 100)
 	for name, c := range map[string]struct{ description, want string }{
@@ -226,7 +248,7 @@ func FuzzParseStatus(f *testing.F) {
 			t.Fatalf("a length of %d in %d bytes", length, size)
 		}
 		s, err := ParseStatus(b[size:])
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrNoPlayers) {
 			return
 		}
 		if s.Players < 0 || s.Capacity < 0 || len(s.Description) > maxText {

@@ -41,6 +41,10 @@ const (
 // ErrShort means that the value isn't complete yet. More bytes may follow.
 var ErrShort = errors.New("more bytes needed")
 
+// ErrNoPlayers means that a status is whole but for how many play, or how many may: some servers
+// hide that. The server answers, and it is unknown whether it is empty.
+var ErrNoPlayers = errors.New("it doesn't tell how many play")
+
 // Status is what a server reports to clients that refresh a server list.
 type Status struct {
 	// Version is the name of the server's version, and Protocol its number.
@@ -121,7 +125,7 @@ func ReadFrame(from io.Reader) ([]byte, error) {
 }
 
 // ParseStatus reads a status answer, which is a frame without its length. An answer without
-// players is an error: then it is unknown whether the server is empty.
+// players is an error, too, which is [ErrNoPlayers]: then the status has all but these.
 func ParseStatus(frame []byte) (Status, error) {
 	text, err := parseStatusString(frame)
 	if err != nil {
@@ -131,21 +135,22 @@ func ParseStatus(frame []byte) (Status, error) {
 	if err := json.Unmarshal(text, &wire); err != nil {
 		return Status{}, fmt.Errorf("parse status: %w", err)
 	}
+	description := strings.Builder{}
+	appendText(&description, wire.Description, 0)
+	s := Status{
+		Version: wire.Version.Name, Protocol: wire.Version.Protocol,
+		Description: strings.ToValidUTF8(description.String(), ""),
+		Favicon:     parseFavicon(wire.Favicon),
+	}
 	if wire.Players == nil || wire.Players.Online == nil || wire.Players.Max == nil {
-		return Status{}, errors.New("parse status: it doesn't tell how many play")
+		return s, fmt.Errorf("parse status: %w", ErrNoPlayers)
 	}
 	online, capacity := *wire.Players.Online, *wire.Players.Max
 	if online < 0 || online > math.MaxInt32 || capacity < 0 || capacity > math.MaxInt32 {
-		return Status{}, fmt.Errorf("parse status: %d of %d players can't be", online, capacity)
+		return s, fmt.Errorf("parse status: %d of %d players can't be: %w", online, capacity, ErrNoPlayers)
 	}
-	description := strings.Builder{}
-	appendText(&description, wire.Description, 0)
-	return Status{
-		Version: wire.Version.Name, Protocol: wire.Version.Protocol,
-		Players: int(online), Capacity: int(capacity),
-		Description: strings.ToValidUTF8(description.String(), ""),
-		Favicon:     parseFavicon(wire.Favicon),
-	}, nil
+	s.Players, s.Capacity = int(online), int(capacity)
+	return s, nil
 }
 
 // parseFavicon reads a picture that clients show. Other pictures are left out, because a

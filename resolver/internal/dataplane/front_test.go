@@ -17,7 +17,6 @@ import (
 	"dormouse.dev/dormouse/internal/informerapi"
 	"dormouse.dev/dormouse/resolver/internal/guard"
 	"dormouse.dev/dormouse/resolver/internal/proto"
-	"dormouse.dev/dormouse/resolver/internal/query"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -331,7 +330,7 @@ func TestAFrontHearsFromItsLoadBalancerWhereClientsAre(t *testing.T) {
 	}
 	// A look whether the port is open is no client.
 	look := dialFrom(t, "127.0.0.3", s.address)
-	write(t, look, string(query.LocalHeader))
+	write(t, look, localHeader)
 	expectGone(t, look)
 }
 

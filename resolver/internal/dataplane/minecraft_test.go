@@ -89,8 +89,20 @@ func TestMinecraftsLoginWakesAndReachesTheServerAsItWasSent(t *testing.T) {
 	}
 }
 
+// rawStatus is a status answer of a text.
+func rawStatus(text string) []byte {
+	packet := minecraftwire.AppendVarInt(minecraftwire.AppendVarInt(nil, 0), int32(len(text)))
+	return minecraftwire.AppendFrame(nil, append(packet, text...))
+}
+
 // minecraftServer answers status requests and sends back all else.
 func minecraftServer(s minecraftwire.Status) func(*net.TCPConn) {
+	status, _ := minecraftwire.AppendStatus(nil, s)
+	return statusServer(status)
+}
+
+// statusServer is one that answers with these bytes.
+func statusServer(status []byte) func(*net.TCPConn) {
 	return func(c *net.TCPConn) {
 		buf := make([]byte, 4096)
 		n, err := c.Read(buf)
@@ -98,8 +110,7 @@ func minecraftServer(s minecraftwire.Status) func(*net.TCPConn) {
 			return
 		}
 		if strings.HasSuffix(string(buf[:n]), "\x01\x01\x00") {
-			answer, _ := minecraftwire.AppendStatus(nil, s)
-			_, _ = c.Write(answer)
+			_, _ = c.Write(status)
 			return
 		}
 		_, _ = c.Write(buf[:n])
@@ -108,15 +119,24 @@ func minecraftServer(s minecraftwire.Status) func(*net.TCPConn) {
 }
 
 func TestAMinecraftServerIsUpOnceItAnswersForItsStatus(t *testing.T) {
-	for name, byConnect := range map[string]bool{"as a rule": false, "unless the spec is content with a connection": true} {
+	whole, _ := minecraftwire.AppendStatus(nil, minecraftwire.Status{Capacity: 1})
+	for name, tc := range map[string]struct {
+		byConnect bool
+		status    []byte
+	}{
+		"as a rule":                                    {status: whole},
+		"though it hides who plays":                    {status: rawStatus(`{"version":{"name":"Paper 1.21.4","protocol":769},"description":"here"}`)},
+		"though nobody can be here":                    {status: rawStatus(`{"version":{"name":"1.21.4","protocol":769},"players":{"online":-1,"max":-1}}`)},
+		"unless the spec is content with a connection": {byConnect: true, status: whole},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft), func(p *route.Port) { p.ByConnect = byConnect })
+			address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft), func(p *route.Port) { p.ByConnect = tc.byConnect })
 			login := recorded(t, v1alpha1.ProtocolMinecraft, "login_765")
 			server := freeAddress(t, route.TCP)
 			var up atomic.Bool
 			var connected, early atomic.Int32
-			ready := minecraftServer(minecraftwire.Status{Capacity: 1})
+			ready := statusServer(tc.status)
 			listenTCP(t, server, func(c *net.TCPConn) {
 				connected.Add(1)
 				if up.Load() {
@@ -132,7 +152,7 @@ func TestAMinecraftServerIsUpOnceItAnswersForItsStatus(t *testing.T) {
 			write(t, c, login)
 			r.queued(1)
 			r.backend(server, true)
-			if byConnect {
+			if tc.byConnect {
 				r.eventually("the player is sent to the server at once", func() bool { return early.Load() > 0 })
 				return
 			}

@@ -17,7 +17,6 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	minecraftwire "dormouse.dev/dormouse/internal/gameproto/minecraft"
-	"dormouse.dev/dormouse/resolver/internal/query"
 	"dormouse.dev/dormouse/resolver/internal/route"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -43,6 +42,9 @@ func header(t *testing.T, version byte, source, destination string) string {
 	}
 	return string(b)
 }
+
+// localHeader is one of a load balancer's own connection.
+const localHeader = "\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
 
 // named answers each connection with what its header says, and then echoes.
 func named(c *net.TCPConn) {
@@ -190,7 +192,7 @@ func TestALoadBalancersProbeIsNoClient(t *testing.T) {
 	address := r.serve("game", route.TCP)
 	r.behind("127.0.0.0/8")
 	c := dialTCP(t, address)
-	write(t, c, string(query.LocalHeader)+"are you there?")
+	write(t, c, localHeader+"are you there?")
 	// It sees an end, and no reset, which some would take for a failure.
 	expectEnd(t, c)
 	r.undisturbed()
@@ -206,37 +208,76 @@ func TestALoadBalancersProbeIsNoClient(t *testing.T) {
 	r.eventually("the client is gone", func() bool { return r.sessions().Sessions == 0 })
 	began := time.Now()
 	c = dialTCP(t, address)
-	write(t, c, string(query.LocalHeader)+"are you there?")
+	write(t, c, localHeader+"are you there?")
 	expect(t, c, "local;are you there?")
 	if !r.idleSince(began) {
 		t.Error("a probe keeps the server awake")
 	}
 }
 
-// What the resolver asks a server for itself begins with a header, too.
+// What the resolver asks a server for itself begins with a header, too. It has an address, without
+// which many servers close the connection.
 func TestAServerThatWantsHeadersIsAskedWithOne(t *testing.T) {
-	r := newRig(t)
-	address := r.serve("game", route.TCP, speaks(v1alpha1.ProtocolMinecraft))
-	r.behind("")
-	login := recorded(t, v1alpha1.ProtocolMinecraft, "login_765")
-	server := freeAddress(t, route.TCP)
-	status, _ := minecraftwire.AppendStatus(nil, minecraftwire.Status{Capacity: 1})
-	listenTCP(t, server, func(c *net.TCPConn) {
-		reader := bufio.NewReader(c)
-		h, err := proxyproto.Read(reader)
-		switch {
-		case err != nil:
-		case h.Command.IsLocal():
-			_, _ = c.Write(status)
-		default:
-			_, _ = io.Copy(c, reader)
+	own := minecraftwire.Status{Version: "1.21.4", Protocol: 769, Capacity: 33}
+	said, _ := minecraftwire.AppendStatus(nil, own)
+	serve := func(t *testing.T) (server string) {
+		server = freeAddress(t, route.TCP)
+		listenTCP(t, server, func(c *net.TCPConn) {
+			reader := bufio.NewReader(c)
+			h, err := proxyproto.Read(reader)
+			switch {
+			case err != nil, h.Command.IsLocal(), h.DestinationAddr == nil:
+			case h.SourceAddr.String() == c.RemoteAddr().String() && h.DestinationAddr.String() == server:
+				_, _ = c.Write(said)
+				_, _ = io.Copy(io.Discard, reader)
+			default:
+				_, _ = io.Copy(c, reader)
+			}
+		})
+		return server
+	}
+	game := func(p *route.Port) { p.Protocol = v1alpha1.ProtocolMinecraft }
+	status := recorded(t, v1alpha1.ProtocolMinecraft, "status_765")
+	t.Run("before a client that waited", func(t *testing.T) {
+		r := newRig(t)
+		address := r.serve("game", route.TCP, game)
+		r.behind("")
+		login := recorded(t, v1alpha1.ProtocolMinecraft, "login_765")
+		c := dialTCP(t, address)
+		write(t, c, login)
+		r.queued(1)
+		r.backend(serve(t), true)
+		expect(t, c, login)
+	})
+	t.Run("for what is told while it sleeps", func(t *testing.T) {
+		r := newRig(t)
+		address := r.serve("game", route.TCP, game, probed)
+		r.behind("")
+		r.backend(serve(t), true)
+		r.phase(v1alpha1.PhaseAwake)
+		r.phase(v1alpha1.PhaseAsleep)
+		want := own
+		want.Description = "Asleep. Join to wake it up."
+		r.eventually("the list shows what it said", func() bool {
+			c := dialTCP(t, address)
+			defer func() { _ = c.Close() }()
+			write(t, c, status)
+			return minecraftStatus(t, c) == want
+		})
+	})
+	t.Run("for a client's query", func(t *testing.T) {
+		r := newRig(t)
+		r.server.QueryTimeout = time.Minute
+		address := r.serve("game", route.TCP, game, probed)
+		r.behind("")
+		r.backend(serve(t), true)
+		r.phase(v1alpha1.PhaseAwake)
+		c := dialTCP(t, address)
+		write(t, c, status)
+		if got := minecraftStatus(t, c); got != own {
+			t.Errorf("got %+v, want %+v", got, own)
 		}
 	})
-	c := dialTCP(t, address)
-	write(t, c, login)
-	r.queued(1)
-	r.backend(server, true)
-	expect(t, c, login)
 }
 
 // haproxy runs HAProxy with a configuration until the test ends.

@@ -235,6 +235,36 @@ func TestAClientWhoSaysNothingIsNoSession(t *testing.T) {
 	}
 }
 
+// Who says too little in time is refused though a server is up.
+func TestAnUnfinishedClientIsNotGivenToAServerThatIsUp(t *testing.T) {
+	const timeout = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+	for name, c := range map[string]struct {
+		protocol   v1alpha1.Protocol
+		sent, want string
+	}{
+		"HTTP and nothing":      {v1alpha1.ProtocolHTTP, "", ""},
+		"half a request":        {v1alpha1.ProtocolHTTP, "GET / HTTP/1.1\r\nHost: lob", timeout},
+		"Minecraft and nothing": {v1alpha1.ProtocolMinecraft, "", ""},
+		"half a handshake":      {v1alpha1.ProtocolMinecraft, "\x10", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.route.Hold.Handshake = 50 * time.Millisecond
+			address := r.serve("game", route.TCP, probed, speaks(c.protocol))
+			server := freeAddress(t, route.TCP)
+			listenTCP(t, server, tag("hello"))
+			r.backend(server, true)
+			r.balanced(v1alpha1.BalanceSpread)
+			client := dialTCP(t, address)
+			write(t, client, c.sent)
+			if got, err := io.ReadAll(client); err != nil || string(got) != c.want {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+			r.eventually("it is counted", func() bool { return r.refused(proto.Unfinished) == 1 })
+		})
+	}
+}
+
 // Where nothing is known of the protocol the server may speak first.
 func TestAServerThatSpeaksFirstIsNotWaitedFor(t *testing.T) {
 	r := newRig(t)

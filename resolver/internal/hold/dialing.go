@@ -283,9 +283,9 @@ func (p *port) tryDial(candidates []netip.AddrPort, tries int, querier proto.Que
 func (p *port) ask(ctx context.Context, querier proto.Querier, address netip.AddrPort, timeout time.Duration) error {
 	q := p.queue
 	q.mu.Lock()
-	greeting := query.Greeting(q.route, route.TCP)
+	r := q.route
 	q.mu.Unlock()
-	return query.Backend(ctx, route.TCP, address, timeout, greeting, func(c net.Conn) error {
+	return query.Backend(ctx, r, route.TCP, address, timeout, func(c net.Conn) error {
 		answers, err := querier.Ask(c)
 		if err == nil && q.opts.Learnt != nil {
 			q.opts.Learnt(p.Name, answers)

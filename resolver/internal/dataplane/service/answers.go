@@ -180,7 +180,7 @@ func (t *Answers) fetch(r proto.Reteller, question []byte) []byte {
 	default:
 		return nil // so many questions are open that each client may as well ask a backend itself
 	}
-	err := query.Backend(p.Context, p.Key.Network, picked.Address, p.QueryTimeout, query.Greeting(p.Route(), p.Key.Network), func(c net.Conn) (err error) {
+	err := query.Backend(p.Context, p.Route(), p.Key.Network, picked.Address, p.QueryTimeout, func(c net.Conn) (err error) {
 		answer, err = r.Fetch(c, question)
 		return err
 	})

@@ -102,7 +102,7 @@ func (s *Service) askInTurn(network route.Network, address netip.AddrPort, quest
 	case <-s.Context.Done():
 		return s.Context.Err()
 	}
-	return query.Backend(s.Context, network, address, s.QueryTimeout, query.Greeting(s.Route(), network), question)
+	return query.Backend(s.Context, s.Route(), network, address, s.QueryTimeout, question)
 }
 
 // keep keeps what was learnt from a backend.

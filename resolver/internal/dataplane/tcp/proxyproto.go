@@ -12,12 +12,15 @@ import (
 
 	"dormouse.dev/dormouse/resolver/internal/conn"
 	"dormouse.dev/dormouse/resolver/internal/proto"
-	"dormouse.dev/dormouse/resolver/internal/query"
 )
 
 // headerBuffer is for reading a header, which may be longer. It bounds how much is read beyond
 // the header.
 const headerBuffer = 256
+
+// localHeader is the header of a connection that is no client's. It has no address, the only part
+// that could be invalid.
+var localHeader, _ = (&proxyproto.Header{Version: 2, Command: proxyproto.LOCAL, TransportProtocol: proxyproto.UNSPEC}).Format()
 
 // endpoints is a TCP client's address and the one that it connected to, from its socket or from
 // a load balancer's header. The second is looked up when it is first needed.
@@ -92,7 +95,7 @@ func (s *heldStream) Read(b []byte) (int, error) {
 // the client's own bytes.
 func (c *Client) announcement() ([]byte, error) {
 	if c.local {
-		return query.LocalHeader, nil
+		return localHeader, nil
 	}
 	if !c.destination.IsValid() {
 		_, c.destination = c.conn.Addresses()

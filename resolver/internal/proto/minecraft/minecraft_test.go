@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -313,6 +314,53 @@ func TestWhoWantsToLogInIsToldWhyNot(t *testing.T) {
 		if got := (Protocol{}).Refusal(proto.TimedOut, head, asleep()); got != nil {
 			t.Errorf("%s is told %q", name, got)
 		}
+	}
+}
+
+func TestAServerThatHidesHowManyPlayAnswers(t *testing.T) {
+	frame := func(text string) []byte {
+		packet := wire.AppendVarInt(wire.AppendVarInt(nil, 0), int32(len(text)))
+		return wire.AppendFrame(nil, append(packet, text...))
+	}
+	const version = `"version":{"name":"1.21.4","protocol":769}`
+	hidden := proto.Answers{Version: "1.21.4", Protocol: 769}
+	counted := hidden
+	counted.MaxPlayers = 20
+	for name, c := range map[string]struct {
+		text string
+		want proto.Answers
+		ok   bool
+	}{
+		"that says it":            {`{` + version + `,"players":{"online":1,"max":20}}`, counted, true},
+		"with no players":         {`{` + version + `}`, hidden, true},
+		"with players of null":    {`{` + version + `,"players":null}`, hidden, true},
+		"with nothing in players": {`{` + version + `,"players":{}}`, hidden, true},
+		"with fewer than none":    {`{` + version + `,"players":{"online":-1,"max":-1}}`, hidden, true},
+		"but not without JSON":    {`Hello`, proto.Answers{}, false},
+		"but not with a list":     {`[]`, proto.Answers{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve := func() net.Conn {
+				server, client := net.Pipe()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_, _ = server.Read(make([]byte, 1024))
+					_, _ = server.Write(frame(c.text))
+				}()
+				t.Cleanup(func() { _ = client.Close(); <-done })
+				return client
+			}
+			got, err := Protocol{}.Ask(serve())
+			if (err == nil) != c.ok || got != c.want {
+				t.Errorf("asked, it says %+v (error %v), want %+v", got, err, c.want)
+			}
+			// Who asks gets that as it is.
+			status, err := Protocol{}.Fetch(serve(), recorded(t, "status_765"))
+			if (err == nil) != c.ok || c.ok && !bytes.Equal(status, frame(c.text)) {
+				t.Errorf("a list gets %q (error %v)", status, err)
+			}
+		})
 	}
 }
 

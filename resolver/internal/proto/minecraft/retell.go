@@ -33,12 +33,9 @@ func (Protocol) Fetch(c net.Conn, ask []byte) ([]byte, error) {
 	if _, err := c.Write(ask); err != nil {
 		return nil, fmt.Errorf("asking for the status: %w", err)
 	}
-	frame, err := wire.ReadFrame(c)
+	frame, _, err := readStatus(c)
 	if err != nil {
-		return nil, fmt.Errorf("reading the status: %w", err)
-	}
-	if _, err := wire.ParseStatus(frame); err != nil {
-		return nil, fmt.Errorf("reading the status: %w", err)
+		return nil, err
 	}
 	if len(frame) > proto.MaxRetold {
 		return nil, errors.New("reading the status: it is too long to be kept")
