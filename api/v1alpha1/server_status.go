@@ -176,14 +176,15 @@ type GameStatus struct {
 	// +optional
 	Phase GameState `json:"phase,omitempty"`
 	// started is when the game's process was started that said so, by the node's clock. A sidecar that
-	// starts again goes on with nothing that an earlier process said.
+	// starts again goes on with nothing that an earlier process said, but that the game ends.
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
 	// countsPlayers is true where a game that is probed has itself said how many play, which comes before
 	// what its probe says; and of other games where one is leaving.
 	// +optional
 	CountsPlayers bool `json:"countsPlayers,omitempty"`
-	// leaving is true where the game has said that it ends once nobody plays.
+	// leaving is true where the game has said that it ends once nobody plays. In state Shutdown it is true
+	// where the game asked for that without being told to, which holds for its next process, too.
 	// +optional
 	Leaving bool `json:"leaving,omitempty"`
 	// podUID is the UID of the Pod whose sidecar said so.
@@ -202,7 +203,8 @@ type GameStatus struct {
 	// +optional
 	ReservedUntil *metav1.Time `json:"reservedUntil,omitempty"`
 	// shutdownSeen is true once the sidecar has said that it knows of the Server's deletion:
-	// deletionAllowed is its answer to that from then on.
+	// deletionAllowed is its answer to that from then on. It stays true, though the Server is wanted again,
+	// where the game ends because of it.
 	// +optional
 	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
 	// instance and sequence name the report that last changed any of this, so that of two

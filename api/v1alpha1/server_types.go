@@ -49,8 +49,8 @@ type ServerList struct {
 }
 
 // ServerSpec is what runs, where players reach it, and when it may be deleted. A change of the
-// template, the ports or the storage takes effect with the next Pod; all else takes effect at
-// once.
+// template, gameContainer, the ports, the storage, players, readiness or health takes effect with
+// the next Pod; all else takes effect at once.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.gameContainer) || self.template.spec.containers.exists(c, c.name == self.gameContainer)",message="gameContainer must be the name of a container in template.spec.containers"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.hostNetwork) || !self.template.spec.hostNetwork",message="template.spec.hostNetwork isn't supported; remove it and give the port expose: HostPort"

@@ -98,7 +98,8 @@ type Report struct {
 	// DeletionAllowed is whether the Server may be deleted now.
 	DeletionAllowed bool `json:"deletionAllowed"`
 	// ShutdownSeen is set where the last answer ordered to shut down: DeletionAllowed is the
-	// reply to that.
+	// reply to that. It stays set, though the order is taken back, where the game asks for its
+	// end because of it.
 	ShutdownSeen bool `json:"shutdownSeen,omitempty"`
 	// Looked repeats the last answer's Look once the report is the reply to it; an answer
 	// without one gets a report without one.
@@ -117,7 +118,8 @@ type Memory struct {
 	// CountsPlayers is set where a game that is probed has itself said how many play, which comes before
 	// what its probe says; and of other games where one is Leaving.
 	CountsPlayers bool `json:"countsPlayers,omitempty"`
-	// Leaving is set where the game is to end once nobody plays.
+	// Leaving is set where the game is to end once nobody plays. Where its state is Shutdown it is
+	// set if the game asked for that without an order, which outlives its process.
 	Leaving bool `json:"leaving,omitempty"`
 }
 
@@ -156,6 +158,9 @@ type Answer struct {
 	Drain bool `json:"drain,omitempty"`
 	// SkipFull is set where the game gets no new players either while it is full.
 	SkipFull bool `json:"skipFull,omitempty"`
+	// Unreported is what holds for the deletion of a game that runs and has reported nothing; empty
+	// from operators of an earlier version.
+	Unreported v1alpha1.DeletionPermission `json:"unreported,omitempty"`
 	// Look is set where somebody waits for a word on whether the Server may be deleted that is
 	// newer than this answer; a random word. The sidecar probes the game at once, and replies.
 	Look string `json:"look,omitempty"`
@@ -166,6 +171,9 @@ type Answer struct {
 	// GameEnded is when it ended, while it doesn't run. What the game reported before that is
 	// no longer true either.
 	GameEnded *time.Time `json:"gameEnded,omitempty"`
+	// GameWaits is set where the game's container can't be started, as without its image, and never
+	// was.
+	GameWaits bool `json:"gameWaits,omitempty"`
 	// Server is what the SDK shows the game of its Server.
 	Server Server `json:"server"`
 	// Restored answers Restore; nil when nothing is known of the Pod.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -55,6 +56,8 @@ func unversioned(server *v1alpha1.Server, pod *corev1.Pod, of *v1alpha1.GameType
 		},
 	}
 	a.GameStarted, a.GameEnded = gameTimes(server, pod)
+	a.GameWaits = waits(server, pod)
+	a.Unreported = cmp.Or(server.Spec.Deletion.Unreported, v1alpha1.DeletionAllowed)
 	a.Drain = server.Spec.Drain || a.Shutdown
 	a.SkipFull = of.Spec.Service.SkipFull
 	if server.Spec.Players != nil {
@@ -122,6 +125,16 @@ func gameTimes(server *v1alpha1.Server, pod *corev1.Pod) (started, ended *time.T
 		}
 	}
 	return nil, nil
+}
+
+// waits reports whether the game's container can't be started, and never was. Its image may be missing, for
+// example: kubelet gives other reasons while a Pod is set up.
+func waits(server *v1alpha1.Server, pod *corev1.Pod) bool {
+	c := gamepod.Status(server, pod)
+	if c == nil || c.State.Waiting == nil || c.LastTerminationState.Terminated != nil || c.RestartCount > 0 {
+		return false
+	}
+	return !slices.Contains([]string{"", "PodInitializing", "ContainerCreating"}, c.State.Waiting.Reason)
 }
 
 func timeOf(t *metav1.Time) *time.Time {

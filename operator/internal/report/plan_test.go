@@ -311,7 +311,7 @@ func TestAnswer(t *testing.T) {
 		s.Spec.Ports = []v1alpha1.ServerPort{{Name: "game", ContainerPort: 7777, Protocol: v1alpha1.ServerProtocolUDP, Expose: v1alpha1.ExposeHostPort}}
 		s.Status.Address = "192.0.2.1"
 	})
-	want := reportapi.Answer{GameStarted: &started, Server: reportapi.Server{
+	want := reportapi.Answer{GameStarted: &started, Unreported: v1alpha1.DeletionAllowed, Server: reportapi.Server{
 		Name: "lobby-1", Namespace: "games", UID: "server-1", Generation: 1, CreationTimestamp: noon,
 		Labels: map[string]string{"l": "m"}, Annotations: map[string]string{"a": "b"}, State: v1alpha1.ServerReady,
 		Address: "192.0.2.1", PodIP: "10.0.0.1", NodeName: "node-1", Capacity: 16,
@@ -357,6 +357,19 @@ func TestAnswer(t *testing.T) {
 		"when a game ended changes it": {func(_ *v1alpha1.Server, p *corev1.Pod) {
 			p.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: noon}}}
 		}, true, func(a reportapi.Answer) bool { return a.GameStarted == nil && a.GameEnded.Equal(noon) }},
+		"an image that isn't there changes it": {func(_ *v1alpha1.Server, p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].State = waiting("ImagePullBackOff")
+		}, true, func(a reportapi.Answer) bool { return a.GameStarted == nil && a.GameWaits }},
+		"a Pod that is set up isn't waited for": {func(_ *v1alpha1.Server, p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].State = waiting("ContainerCreating")
+		}, true, func(a reportapi.Answer) bool { return a.GameStarted == nil && !a.GameWaits }},
+		"nor is a game that ran": {func(_ *v1alpha1.Server, p *corev1.Pod) {
+			p.Status.ContainerStatuses[1].State, p.Status.ContainerStatuses[1].RestartCount = waiting("ErrImagePull"), 1
+		}, true, func(a reportapi.Answer) bool { return a.GameStarted == nil && !a.GameWaits }},
+		"what holds for a game that says nothing changes it": {func(s *v1alpha1.Server, _ *corev1.Pod) {
+			s.Spec.Deletion.Unreported = v1alpha1.DeletionDenied
+		}, true, func(a reportapi.Answer) bool { return a.Unreported == v1alpha1.DeletionDenied }},
+		"its default leaves it":        {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.Deletion.Unreported = v1alpha1.DeletionAllowed }, false, nil},
 		"gameContainer names the game": {func(s *v1alpha1.Server, _ *corev1.Pod) { s.Spec.GameContainer = "helper" }, true, func(a reportapi.Answer) bool { return a.GameStarted.Equal(noon) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -371,6 +384,10 @@ func TestAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
 func TestAGameTypeThatSkipsFullServersTellsTheirSidecars(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 // tell takes in the operator's answer.
 func (c *core) tell(answer reportapi.Answer, now time.Time) {
+	ends := c.endsByItself(now)
 	restored, memory := answer.Restored, answer.RestoredMemory
 	answer.Restored, answer.RestoredMemory = nil, nil
 	if !answer.Shutdown {
@@ -32,8 +33,13 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 		// Its players may have been reported within the second in which it ended.
 		c.words.forgetPlayers(ended.Add(time.Second))
 	}
+	if ends {
+		c.outlive(now)
+	}
 	if !c.restored {
 		c.restored = true
+		// What the game has asked for already it may have asked for since an order.
+		c.ordered = answer.Shutdown && !endedByItself(restored, memory)
 		if restored != nil {
 			c.restore(*restored, memory, now)
 		}
@@ -60,8 +66,12 @@ func (c *core) begin(started *time.Time, now time.Time) {
 	if !c.started.IsZero() {
 		c.restarts++
 		// Nobody plays within a game's first second, but a player of the previous process may
-		// have joined in the second in which that ended.
+		// have joined in the second in which that ended, and its own end may have come then.
+		ends := c.phase(now).state == v1alpha1.GameShutdown
 		c.words.forgetPlayers(at.Add(time.Second))
+		if ends {
+			c.words.phase.forget(at.Add(time.Second))
+		}
 	}
 	c.started = at
 	c.words.forget(at)
@@ -69,14 +79,16 @@ func (c *core) begin(started *time.Time, now time.Time) {
 
 // restore takes in what the sidecar before this one reported, where the game hasn't reported
 // anything since. It counts as reported when the game started, so that it ends with that
-// process; what belongs to the Server stays. The memory is nil where the sidecar before this one or
-// the operator is of an earlier version.
+// process; what belongs to the Server stays, and so does that its game ends by itself. The memory is nil
+// where the sidecar before this one or the operator is of an earlier version.
 func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time) {
 	if memory == nil {
 		memory = &reportapi.Memory{}
 	}
 	if at, ok := c.saidAt(memory.Started); ok {
 		c.restoreWords(g, memory, at, now)
+	} else if endedByItself(&g, memory) {
+		c.outlive(now)
 	}
 	room := reportapi.MaxMetadataBytes - metadataBytes(c.labels, c.annotations)
 	room = restoreMetadata(c.labels, g.Labels, room)
@@ -86,6 +98,11 @@ func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time
 		list.Values = slices.Clone(list.Values)
 		c.lists[name] = list
 	}
+}
+
+// endedByItself reports whether the end of a game had come that asked for it without an order.
+func endedByItself(g *reportapi.Game, memory *reportapi.Memory) bool {
+	return g != nil && g.State == v1alpha1.GameShutdown && memory != nil && memory.Leaving
 }
 
 // saidAt is when what is restored counts as said, by a process that was started then, or false where that

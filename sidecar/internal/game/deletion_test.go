@@ -66,6 +66,24 @@ func TestWhetherAServerMayGo(t *testing.T) {
 		"an allocation of a process that is gone":              {sdkGame(), func(w *world) { w.Allocate(); w.later(2 * time.Second); w.restartsGame() }, true},
 		"a permission of a process that is gone":               {denying(sdkGame()), func(w *world) { w.Permit(true); w.later(2 * time.Second); w.restartsGame() }, false},
 		"a container that doesn't run, as one replica sees it": {sdkGame(), func(w *world) { one(w); w.answered(func(a *reportapi.Answer) { a.GameStarted = nil }) }, false},
+		"the same of a game that says nothing":                 {denying(sdkGame()), func(w *world) { w.answered(func(a *reportapi.Answer) { a.GameStarted = nil }) }, false},
+		"a game that has ended":                                {denying(sdkGame()), func(w *world) { w.later(4 * time.Second); w.endsGame() }, true},
+		"one that pinged before":                               {denying(sdkGame()), func(w *world) { w.later(4 * time.Second); w.Ping(); w.endsGame() }, true},
+		"one that has ended, and pings again":                  {denying(sdkGame()), func(w *world) { w.endsGame(); w.later(4 * time.Second); w.Ping() }, false},
+		"one that has ended, and has players again":            {denying(sdkGame()), func(w *world) { w.endsGame(); w.later(4 * time.Second); one(w) }, false},
+		"one that has ended, and runs again":                   {denying(sdkGame()), func(w *world) { w.endsGame(); w.later(4 * time.Second); w.restartsGame() }, false},
+		"the end of an earlier one, as a replica sees it that lags": {denying(sdkGame()), func(w *world) {
+			ended := wholeSecond(w.clock.Now())
+			w.later(4 * time.Second)
+			w.restartsGame()
+			w.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameEnded = nil, ended })
+		}, false},
+		"a probed game that has ended":         {denying(probedGame()), func(w *world) { w.unanswered(1); w.endsGame() }, true},
+		"a game that can't be started":         {denying(sdkGame()), func(w *world) { w.waitsForImage() }, true},
+		"one that says something all the same": {denying(sdkGame()), func(w *world) { w.Ping(); w.waitsForImage() }, false},
+		"the spec allows it by now":            {denying(sdkGame()), func(w *world) { w.answered(unreported(v1alpha1.DeletionAllowed)) }, true},
+		"the spec denies it by now":            {sdkGame(), func(w *world) { w.answered(unreported(v1alpha1.DeletionDenied)) }, false},
+		"another operator doesn't tell":        {denying(sdkGame()), func(w *world) { w.answered(unreported(v1alpha1.DeletionAllowed)); w.answered(unreported("")) }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +92,23 @@ func TestWhetherAServerMayGo(t *testing.T) {
 			w.wantDeletable(c.want)
 		})
 	}
+}
+
+// endsGame has the operator see that the game's container has just ended.
+func (w *world) endsGame() {
+	w.t.Helper()
+	w.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameEnded = nil, wholeSecond(w.clock.Now()) })
+}
+
+// waitsForImage has it see that the container can't be started.
+func (w *world) waitsForImage() {
+	w.t.Helper()
+	w.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameWaits = nil, true })
+}
+
+// unreported has the spec say what holds for a game that says nothing.
+func unreported(permission v1alpha1.DeletionPermission) func(*reportapi.Answer) {
+	return func(a *reportapi.Answer) { a.Unreported = permission }
 }
 
 func unjudged() Config {
@@ -95,9 +130,6 @@ func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {
 	w.Answered(w.clock.Now(), 0, 20)
 	asked := w.clock.Now()
 	w.later(time.Second)
-	shutdown := func(on bool) func(*reportapi.Answer) {
-		return func(a *reportapi.Answer) { a.Shutdown = on }
-	}
 	w.answered(shutdown(true))
 	wantSeen := func(want bool) {
 		t.Helper()
@@ -139,7 +171,6 @@ func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {
 // TestALostProbeIsNoAnswerToAShutdown has a player come between the last answer and
 // the deletion.
 func TestALostProbeIsNoAnswerToAShutdown(t *testing.T) {
-	shutdown := func(a *reportapi.Answer) { a.Shutdown = true }
 	cases := map[string]struct {
 		before func(w *world)
 		after  func(w *world)
@@ -164,7 +195,7 @@ func TestALostProbeIsNoAnswerToAShutdown(t *testing.T) {
 			w := answeredWorld(t, probedGame())
 			c.before(w)
 			w.later(4 * time.Second)
-			w.answered(shutdown)
+			w.answered(shutdown(true))
 			c.after(w)
 			if got := w.Snapshot().ShutdownSeen; got != c.seen {
 				t.Errorf("shutdown seen %t, want %t", got, c.seen)

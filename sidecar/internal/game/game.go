@@ -159,7 +159,8 @@ func (g *Game) Reserve(d time.Duration) {
 	g.setPhase(p)
 }
 
-// Shutdown asks for the game's own end. Only TakeBackShutdown undoes that.
+// Shutdown asks for the game's own end. Only TakeBackShutdown undoes that: it outlives the process, unless
+// the operator ordered it.
 func (g *Game) Shutdown() { g.setPhase(phase{state: v1alpha1.GameShutdown}) }
 
 // setPhase sets the phase that the game reports.
@@ -171,6 +172,7 @@ func (g *Game) setPhase(p phase) {
 		}
 		if p.state == v1alpha1.GameShutdown {
 			w.before = w.phase
+			c.askForEnd()
 		}
 		w.phase = say(p, now)
 		return nil
@@ -180,13 +182,14 @@ func (g *Game) setPhase(p phase) {
 // TakeBackShutdown undoes Shutdown: the game is in its previous phase again. It is TooLate once
 // the operator has ordered to shut down, and Unavailable until that is known.
 func (g *Game) TakeBackShutdown() error {
-	return g.do(report, func(c *core, _ time.Time) error {
+	return g.do(report, func(c *core, now time.Time) error {
 		if !c.restored {
 			return unavailable()
 		}
 		if c.lastAnswer.Shutdown {
 			return refuse(TooLate, "the Server is being deleted or stopped already")
 		}
+		c.words.leaving = say(false, now) // an earlier process may have asked for it
 		if c.words.phase.value.state == v1alpha1.GameShutdown {
 			c.words.phase, c.words.before = c.words.before, word[phase]{}
 		}

@@ -56,9 +56,37 @@ func (g *Game) EndWhenEmpty(wanted bool) error {
 		if !wanted && c.lastAnswer.Shutdown {
 			return refuse(TooLate, "the Server is being deleted or stopped already")
 		}
+		if wanted {
+			c.askForEnd()
+		}
 		c.words.leaving = say(wanted, now)
 		return nil
 	})
+}
+
+// askForEnd notes, before the game's end is asked for, whether the operator has ordered that.
+func (c *core) askForEnd() {
+	w := &c.words
+	switch {
+	case !c.lastAnswer.Shutdown:
+		c.ordered = false
+	case !w.leaving.value && w.phase.value.state != v1alpha1.GameShutdown:
+		c.ordered = true
+	}
+}
+
+// endsByItself reports whether the game's end has come, which it asked for without an order.
+func (c *core) endsByItself(now time.Time) bool {
+	return c.phase(now).state == v1alpha1.GameShutdown && !c.ordered
+}
+
+// outlive has a game end though its process, which asked for that, is gone: whoever acts by it may not have
+// seen it yet. That players don't matter was said of the players of that process, so if there are some on the
+// next one it ends once they have left.
+func (c *core) outlive(now time.Time) {
+	if w := &c.words; w.phase.value.state != v1alpha1.GameShutdown && !w.leaving.said() {
+		w.leaving, w.reported = say(true, now), now
+	}
 }
 
 // over reports whether a game that is to end once nobody plays is to end now. A game that doesn't say

@@ -465,7 +465,7 @@ func TestWhatABrokenGameWasIsRestored(t *testing.T) {
 }
 
 // After a restart of its node a sidecar and its game both start again, and the operator may know of the new
-// process before the sidecar asks.
+// process before the sidecar asks. Its own end is restored, see TestAnEndOutlivesItsProcess.
 func TestWhatADeadProcessSaidIsntRestored(t *testing.T) {
 	was := func(game func(w *world)) (last, after *world) {
 		last = newWorld(t, denying(sdkGame()))
@@ -479,7 +479,6 @@ func TestWhatADeadProcessSaidIsntRestored(t *testing.T) {
 		"players":      func(w *world) { w.Ready(); w.connect("ann") },
 		"a number":     func(w *world) { w.must(w.SetPlayers(3, nil)) },
 		"Allocated":    func(w *world) { w.Allocate() },
-		"Shutdown":     func(w *world) { w.Shutdown() },
 		"a permission": func(w *world) { w.Permit(true) },
 		"a failure":    func(w *world) { w.Ready(); w.Failed() },
 	}

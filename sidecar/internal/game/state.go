@@ -19,7 +19,8 @@ type Config struct {
 	// Readiness is the setting of when the game takes players.
 	Readiness v1alpha1.ServerReadiness
 	// Unreported is the permission for a game that has reported neither its state nor its
-	// players nor a permission, and whose probe has had no answer.
+	// players nor a permission, and whose probe has had no answer. The operator's answer comes
+	// before it.
 	Unreported v1alpha1.DeletionPermission
 	// Capacity is how many may play unless the game reports it; 0: not known.
 	Capacity int32
@@ -49,7 +50,7 @@ type Snapshot struct {
 	// DeletionAllowed is whether its Server may be deleted.
 	DeletionAllowed bool
 	// ShutdownSeen reports whether DeletionAllowed was decided after the operator ordered to
-	// shut down.
+	// shut down, or the game asks for its end because it was ordered once.
 	ShutdownSeen bool
 	// Looked is the operator's Look if DeletionAllowed was decided after that came, or is false.
 	Looked string
@@ -87,6 +88,8 @@ type core struct {
 	// shutdownSince is when the operator first ordered to shut down; zero: it didn't. LookSince
 	// is when its last Look came.
 	shutdownSince, lookSince time.Time
+	// ordered is set where the operator had ordered to shut down before the game asked for its end.
+	ordered bool
 	// started is when the game's container last started, as far as the operator has reported.
 	started time.Time
 	// stopped is when the operator first reported that it doesn't run.
@@ -156,6 +159,18 @@ func (c *core) unwell() (since time.Time, message string) {
 // operator has seen it.
 func (c *core) running() bool {
 	return c.stopped.IsZero() || c.words.last.After(c.stopped)
+}
+
+// absent reports whether the operator has seen that the game's process has ended, or can't be started, and
+// nothing has come from one since. It sees late that the next one runs. Nobody plays so early on a game that
+// says nothing, and before a Pod ends kubelet's own report is looked at.
+func (c *core) absent() bool {
+	if c.lastAnswer.GameEnded == nil {
+		return c.lastAnswer.GameWaits && c.words.last.IsZero()
+	}
+	ended := c.lastAnswer.GameEnded.Truncate(time.Second)
+	// The last words may have come within the second in which it ended.
+	return !ended.Before(c.started) && c.words.last.Before(ended.Add(time.Second))
 }
 
 func (c *core) state(now time.Time) (v1alpha1.GameState, string) {
@@ -262,9 +277,12 @@ func (c *core) restsOnProbe(now time.Time) bool {
 }
 
 // shutdownSeen reports whether deletionAllowed was decided after the operator ordered to shut
-// down.
+// down. Once the order is taken back, a game that follows it still isn't one that ends by itself.
 func (c *core) shutdownSeen(now time.Time) bool {
-	return c.lastAnswer.Shutdown && c.decidedSince(c.shutdownSince, now)
+	if !c.lastAnswer.Shutdown {
+		return c.ordered && c.phase(now).state == v1alpha1.GameShutdown
+	}
+	return c.decidedSince(c.shutdownSince, now)
 }
 
 // looked is the operator's Look if deletionAllowed was decided after that came. Where it is denied
@@ -307,10 +325,10 @@ func (c *core) deletionAllowed(now time.Time) bool {
 		// One lost datagram casts no doubt on the count, but several do.
 		return players.Current == 0 && (!c.restsOnProbe(now) || !c.doubtful())
 	}
-	if c.reported() {
+	if c.reported() || c.absent() {
 		return true
 	}
-	return c.config.Unreported != v1alpha1.DeletionDenied
+	return cmp.Or(c.lastAnswer.Unreported, c.config.Unreported) != v1alpha1.DeletionDenied
 }
 
 // Full is why a game that is full gets no players.
@@ -383,6 +401,9 @@ func (c *core) snapshot(now time.Time) Snapshot {
 // memory is what the sidecar after this one needs besides the Game that is reported.
 func (c *core) memory(state v1alpha1.GameState, said phase, players *v1alpha1.PlayersStatus) reportapi.Memory {
 	m := reportapi.Memory{Leaving: c.words.leaving.value}
+	if state == v1alpha1.GameShutdown {
+		m.Leaving = !c.ordered
+	}
 	// What the game said goes on once it is well again, or when somebody has come after all.
 	if state == v1alpha1.GameUnhealthy || state == v1alpha1.GameShutdown && said.state != v1alpha1.GameShutdown {
 		m.Phase = cmp.Or(said.state, v1alpha1.GameStarting)
@@ -393,7 +414,7 @@ func (c *core) memory(state v1alpha1.GameState, said phase, players *v1alpha1.Pl
 	if c.config.Probed {
 		m.CountsPlayers = c.countsPlayers()
 	} else {
-		m.CountsPlayers = m.Leaving && players != nil
+		m.CountsPlayers = (m.Leaving || c.words.leaving.value) && players != nil
 	}
 	return m
 }

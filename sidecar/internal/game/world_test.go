@@ -73,7 +73,7 @@ func (w *world) answered(change func(*reportapi.Answer)) {
 
 func (w *world) restartsGame() {
 	w.t.Helper()
-	w.answered(func(a *reportapi.Answer) { a.GameStarted = wholeSecond(w.clock.Now()) })
+	w.answered(func(a *reportapi.Answer) { a.GameStarted, a.GameEnded = wholeSecond(w.clock.Now()), nil })
 }
 
 func (w *world) later(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }

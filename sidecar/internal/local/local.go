@@ -56,9 +56,11 @@ func NewServer(g *game.Game, rest http.Handler, recovered func(value any, stack 
 	} {
 		mux.HandleFunc(path, byMethod(methods))
 	}
-	mux.Handle("/", bounded(rest))
+	rest = bounded(rest)
+	mux.Handle("/", rest)
+	mux.Handle(watchPath, lasting(overWebSocket(rest)))
 	return &http.Server{
-		Handler:           recovering(loopbackOnly(lasting(mux)), recovered),
+		Handler:           recovering(loopbackOnly(mux), recovered),
 		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: 16 << 10,
 	}
@@ -94,15 +96,13 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// lasting lifts the time limit for a watch.
+// lasting lifts a call's time limit.
 func lasting(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == watchPath {
-			control := http.NewResponseController(w)
-			if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
-				refuse(w, http.StatusInternalServerError, "this connection can't last")
-				return
-			}
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
+			refuse(w, http.StatusInternalServerError, "this connection can't last")
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -167,6 +167,8 @@ func listen(ctx context.Context, opts options.Options, g *game.Game, log logr.Lo
 		return nil, err
 	}
 	p.http = local.NewServer(g, rest, recovered)
+	// Its close doesn't end WebSockets.
+	p.http.BaseContext = func(net.Listener) context.Context { return ctx }
 	return p, nil
 }
 

@@ -2,12 +2,16 @@ package run
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/coder/websocket"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/reportapi"
@@ -118,6 +122,107 @@ func TestAWatchOverREST(t *testing.T) {
 			s.want("POST", "/ready", "{}", 200, "{}")
 		case "Ready":
 			s.want("POST", "/allocate", "{}", 200, "{}")
+		}
+	}
+}
+
+// watch watches over WebSocket, with an Origin unless that is empty.
+func (s *sidecar) watch(host, origin string) (conn *websocket.Conn, status int, err error) {
+	s.t.Helper()
+	options := &websocket.DialOptions{HTTPClient: &http.Client{Transport: s.transport}, Host: host, HTTPHeader: http.Header{}}
+	if origin != "" {
+		options.HTTPHeader.Set("Origin", origin)
+	}
+	conn, response, err := websocket.Dial(s.t.Context(), fmt.Sprintf("ws://127.0.0.1:%d/watch/gameserver", s.httpPort), options) //nolint:bodyclose // the library closes it
+	if response == nil {
+		s.t.Fatal(err)
+	}
+	return conn, response.StatusCode, err
+}
+
+// Unreal's component watches in this way.
+func TestAWatchOverWebSocket(t *testing.T) {
+	s := start(t, reports.New(t), "--readiness=SDK")
+	conn, _, err := s.watch("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseNow() }()
+	for _, want := range []string{"Scheduled", "Ready", "Allocated"} {
+		kind, text, err := conn.Read(t.Context())
+		if err != nil {
+			t.Fatalf("the watch ended: %v", err)
+		}
+		var message struct {
+			Result struct{ Status struct{ State string } }
+		}
+		if err := json.Unmarshal(text, &message); err != nil || kind != websocket.MessageText || message.Result.Status.State != want {
+			t.Errorf("%s %s, %v; want text with state %s", kind, text, err, want)
+		}
+		switch want {
+		case "Scheduled":
+			s.want("POST", "/ready", "{}", 200, "{}")
+		case "Ready":
+			s.want("POST", "/allocate", "{}", 200, "{}")
+		}
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for err == nil {
+		_, _, err = conn.Read(ctx)
+	}
+	if ctx.Err() != nil {
+		t.Error("the watch goes on without the sidecar")
+	}
+}
+
+// A watch that isn't read has had more sent than there is room for.
+func TestAWatchThatIsNotReadEndsWithTheSidecar(t *testing.T) {
+	s := start(t, reports.New(t))
+	conn, _, err := s.watch("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseNow() }()
+	long := strings.Repeat("x", 4000)
+	for i := range 100 {
+		s.want("PUT", "/metadata/annotation", fmt.Sprintf(`{"key":"a%d","value":"%d %s"}`, i%30, i, long), 200, "{}")
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	stacks := make([]byte, 1<<20)
+	s.eventually("the watch ends", func() bool {
+		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("overWebSocket"))
+	})
+}
+
+// A page in a browser can open a WebSocket to any address.
+func TestNobodyElseCanWatchOverWebSocket(t *testing.T) {
+	s := start(t, reports.New(t))
+	for _, c := range []struct {
+		host, origin string
+		status       int
+	}{
+		{"", "http://127.0.0.1", 101}, // as Unreal's library says
+		{"127.0.0.1", "http://127.0.0.1", 101},
+		{"localhost:9358", "http://localhost:80", 101},
+		{"[::1]:9358", "http://[::1]", 101},
+		{"", "http://example.com", 403},
+		{"", "http://127.0.0.1.example.com", 403},
+		{"", "null", 403},
+		{"example.com", "", 403},
+		{"example.com", "http://example.com", 403},
+	} {
+		conn, status, err := s.watch(c.host, c.origin)
+		if status != c.status || (err == nil) != (c.status == 101) {
+			t.Errorf("as %q from %q: %d, %v; want %d", c.host, c.origin, status, err, c.status)
+		}
+		if err == nil {
+			_ = conn.CloseNow()
 		}
 	}
 }
