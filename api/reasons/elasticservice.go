@@ -48,6 +48,9 @@ const (
 	FormerTargetAsleep = "FormerTargetAsleep"
 	// TargetUnreadable means that the target's scale could not be read just now.
 	TargetUnreadable = "TargetUnreadable"
+	// TargetLosesDisks means that the target would lose its disks at zero: it is a StatefulSet
+	// whose persistentVolumeClaimRetentionPolicy deletes them when it is scaled.
+	TargetLosesDisks = "TargetLosesDisks"
 	// NoTargetSelector means that the Service has no selector and the
 	// target's scale has none either, so that its pods can't be found.
 	NoTargetSelector = "NoTargetSelector"

@@ -70,7 +70,9 @@ type ElasticServiceSpec struct {
 	Service string `json:"service"`
 
 	// scaleTargetRef names the workload that sleeps: anything in the same namespace with a
-	// scale subresource, such as a Deployment or StatefulSet.
+	// scale subresource, such as a Deployment or StatefulSet. A StatefulSet whose
+	// persistentVolumeClaimRetentionPolicy has whenScaled: Delete isn't put to sleep, because
+	// its disks would be deleted.
 	// +required
 	ScaleTargetRef ScaleTargetRef `json:"scaleTargetRef"`
 
@@ -139,6 +141,9 @@ type ElasticServiceSpec struct {
 	// handoff is what happens to new connections while the service is awake. Direct: they go
 	// straight to its pods, past the resolver. Never: they all go through the resolver, whose
 	// sessions then tell whether the service is idle; this wants a Service without a selector.
+	// Clients who are on the pods when Direct becomes Never aren't among those sessions: the
+	// service stays awake for sleepAfter after the change, and then may sleep though they are
+	// still there.
 	// +optional
 	// +kubebuilder:default=Direct
 	Handoff Handoff `json:"handoff,omitempty"`
@@ -252,7 +257,8 @@ type Trigger struct {
 
 // HTTPTrigger asks each of the target's own pods for a number in a JSON document and adds the
 // numbers up. Redirects are not followed, an answer may have 64 KiB, and a pod has 2 s to
-// answer.
+// answer. One with an IPv4 and an IPv6 address is asked at the second, with as much time, where
+// the first takes no connection.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || has(self.tls.serverName)",message="tls needs serverName, which the pods' certificates must have: pods are asked by their addresses"
 type HTTPTrigger struct {

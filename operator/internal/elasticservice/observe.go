@@ -1,9 +1,11 @@
 package elasticservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -222,6 +224,10 @@ func (r *Reconciler) observeSlices(ctx context.Context, es *v1alpha1.ElasticServ
 			}
 		}
 	}
+	// The cache has them in any order, and a pod's first address is to be the same one each time.
+	slices.SortFunc(o.Sources, func(a, b discoveryv1.EndpointSlice) int {
+		return cmp.Or(cmp.Compare(a.AddressType, b.AddressType), cmp.Compare(a.Name, b.Name))
+	})
 	return nil
 }
 
@@ -254,7 +260,7 @@ func triggersOf(es *v1alpha1.ElasticService, o planner.Observed) trigger.Service
 	}
 	for _, server := range o.Servers {
 		if !server.Terminating {
-			s.Pods = append(s.Pods, server.Address)
+			s.Pods = append(s.Pods, server.Addresses)
 		}
 	}
 	return s

@@ -40,7 +40,7 @@ func (r *Reconciler) prepare(ctx context.Context, p *pass) (*obstacle.Obstacle, 
 		strangers = planner.StrangersFlaw(p.es, p.observed)
 	}
 	blocked, err := r.keepPortsAndService(ctx, p)
-	p.found.Flaw = cmp.Or(p.found.Flaw, former, strangers)
+	p.found.Flaw = cmp.Or(p.found.Flaw, former, planner.DisksFlaw(p.es, p.observed), strangers)
 	switch {
 	case blocked != nil || err != nil:
 		front.Refresh(p.es, p.observed.Front.Service)

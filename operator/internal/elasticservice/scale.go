@@ -44,7 +44,7 @@ type scaleState struct {
 	// scaleOnly is set once the target's scale could not be read though the target could: the next
 	// pass finds out why.
 	scaleOnly bool
-	// template is the version of scale.readiness.
+	// template is the version of scale.Readiness and scale.LosesDisks.
 	template     version
 	templateRead time.Time
 }
@@ -74,7 +74,7 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 		m.of, m.read, m.scaleOnly = v, now, false
 		m.scale.Replicas, m.scale.Selector = is.Replicas, is.Selector
 		if is.Readiness != "" {
-			m.scale.Readiness, m.template, m.templateRead = is.Readiness, v, now
+			m.scale.Readiness, m.scale.LosesDisks, m.template, m.templateRead = is.Readiness, is.LosesDisks, v, now
 		}
 	}
 	sure := m.scale.Readiness != "" && v.generation != 0
@@ -84,13 +84,13 @@ func (r *Reconciler) observeScale(ctx context.Context, ref target.Ref, asleep bo
 	return m.scale
 }
 
-// observeTemplate finds out what tells that the target's pods are up.
+// observeTemplate finds out what tells that the target's pods are up, and what becomes of their disks.
 func (r *Reconciler) observeTemplate(ctx context.Context, v version, m *scaleState) {
 	if m.template.ref != v.ref {
-		m.scale.Readiness = ""
+		m.scale.Readiness, m.scale.LosesDisks = "", false
 	}
-	if readiness, err := r.Scaler.Readiness(ctx, v.ref); err == nil {
-		m.scale.Readiness = readiness
+	if is, err := r.Scaler.Template(ctx, v.ref); err == nil {
+		m.scale.Readiness, m.scale.LosesDisks = is.Readiness, is.LosesDisks
 	} // else the previous value is the best there is
 	m.template, m.templateRead = v, r.Now()
 }

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -210,6 +212,53 @@ func TestAScaleThatMayNotBeReadIsSaidThoughItsDeploymentMayBe(t *testing.T) {
 	if see(false); p.state.scale.scaleOnly {
 		t.Error("it is read by its scale for ever")
 	}
+}
+
+// setReads is an API server with a StatefulSet.
+type setReads struct {
+	*scaleReads
+	set appsv1.StatefulSet
+}
+
+func (s *setReads) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	switch into := into.(type) {
+	case *appsv1.StatefulSet:
+		s.set.DeepCopyInto(into)
+	case *unstructured.Unstructured:
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&s.set)
+		into.Object = content
+		return errors.Join(s.failed, err)
+	}
+	return s.failed
+}
+
+// Nobody may put a target to sleep that loses its disks there, however it was read.
+func TestThatATargetLosesItsDisksIsSeen(t *testing.T) {
+	t.Parallel()
+	api := &setReads{scaleReads: &scaleReads{selector: "app=lobby"}}
+	api.set.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 1)
+	keeps := func(policy appsv1.PersistentVolumeClaimRetentionPolicyType) {
+		api.set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: policy}
+	}
+	targets, m := &watchedAt{generation: 3}, scaleState{}
+	r := &Reconciler{Scaler: target.NewScaler(api, api), Targets: targets, Now: time.Now}
+	ref := target.Ref{ScaleTargetRef: v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lobby"}, Namespace: "games"}
+	want := func(what string, want bool) {
+		t.Helper()
+		if scale := r.observeScale(t.Context(), ref, true, &m); scale.Err != nil || scale.LosesDisks != want {
+			t.Errorf("%s: it loses its disks: %t, %v", what, scale.LosesDisks, scale.Err)
+		}
+		targets.generation++
+	}
+	targets.says = &target.Workload{Selector: "app=lobby", Readiness: v1alpha1.PodReadinessConnect, LosesDisks: true}
+	want("by the watch", true)
+	keeps(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
+	want("by itself", false)
+	keeps(appsv1.DeletePersistentVolumeClaimRetentionPolicyType)
+	m.scaleOnly = true
+	want("beside its scale", true)
+	ref.APIVersion, api.failed = "example.org/v1", errors.New("no rule")
+	want("another one, which can't be read", false)
 }
 
 // wakeScaler is a WakeScaler that is a function.

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/conditions"
-	"dormouse.dev/dormouse/api/reasons"
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/operator/internal/autoscaler"
 	"dormouse.dev/dormouse/operator/internal/elasticservice/lookout"
@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/kit"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/target"
+	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 // state is the controller's memory of one object between passes. All of it can be lost: a new
@@ -31,9 +32,8 @@ type state struct {
 	steppedDown endpoints.SteppedDown
 	// sleepBegun is as in planner.Observed.
 	sleepBegun *time.Time
-	// unblockedAt is when the resolvers began to see all clients, after some had a way past
-	// them.
-	unblockedAt time.Time
+	// unblockedAt and lastActive are as in planner.Observed.
+	unblockedAt, lastActive time.Time
 	// target is the target when the status was last written.
 	target target.Ref
 	// untriggered is set once the poller knows that there are no triggers to ask.
@@ -87,9 +87,10 @@ func made[T any](part **T) *T {
 // recovered is how long a server must have been up to count as lasting.
 const recovered = time.Minute
 
-// follow takes in whether a server is up, and whether some clients have a way past the resolvers, and
-// tells o since when. A server that crashes soon after each start doesn't count as lasting.
+// follow takes in whether a server is up, and which clients are seen, and tells o since when. A server
+// that crashes soon after each start doesn't count as lasting.
 func (m *state) follow(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) {
+	m.followClients(now, es, o)
 	if o.Up > 0 {
 		m.noneUpSince = time.Time{}
 		if m.upSince.IsZero() {
@@ -109,13 +110,27 @@ func (m *state) follow(now time.Time, es *v1alpha1.ElasticService, o *planner.Ob
 			m.noneLastingSince = now
 		}
 	}
-	c := meta.FindStatusCondition(es.Status.Conditions, conditions.IdleSignal)
-	was := c != nil && (c.Reason == reasons.SelectorBypassesResolver || c.Reason == reasons.EndpointsBypassResolver)
-	if was || o.Blocked != nil {
-		m.unblockedAt = now
-	}
 	o.UpSince, o.NoneUpSince, o.NoneLastingSince = m.upSince, m.noneUpSince, m.noneLastingSince
-	o.UnblockedAt, o.SleepBegun = m.unblockedAt, m.sleepBegun
+	o.SleepBegun = m.sleepBegun
+}
+
+// followClients takes in when the last client was seen, and since when none goes unseen. What another process
+// learnt of that is in the status.
+func (m *state) followClients(now time.Time, es *v1alpha1.ElasticService, o *planner.Observed) {
+	signal := meta.FindStatusCondition(es.Status.Conditions, conditions.IdleSignal)
+	switch {
+	case o.Blocked != nil, signal != nil && signal.Status == metav1.ConditionFalse,
+		es.Spec.Handoff == v1alpha1.HandoffNever && es.Status.Mode == v1alpha1.ModeServe: // it was Direct until now
+		m.unblockedAt = now
+	case signal != nil:
+		m.unblockedAt = times.Latest(m.unblockedAt, signal.LastTransitionTime.Time)
+	}
+	first := m.upSince.IsZero() && m.noneUpSince.IsZero()
+	if first && (es.Status.Sessions > 0 || es.Status.Queued > 0) {
+		m.lastActive = now // the resolver that had them may be gone
+	}
+	m.lastActive = times.Latest(m.lastActive, planner.LastActive(now, o.Resolvers))
+	o.UnblockedAt, o.LastActive = m.unblockedAt, m.lastActive
 }
 
 // written is an object as the API server returned it after a write, and how long the cache has lagged

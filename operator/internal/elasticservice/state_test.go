@@ -10,9 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/planner"
+	"dormouse.dev/dormouse/operator/internal/elasticservice/status"
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/pending"
 	"dormouse.dev/dormouse/operator/internal/resolverports"
+	"dormouse.dev/dormouse/operator/internal/spec"
 	"dormouse.dev/dormouse/operator/internal/test/fixture"
 	"dormouse.dev/dormouse/operator/internal/test/seen"
 )
@@ -80,6 +83,98 @@ func TestItIsRememberedSinceWhenAnEndpointHasBeenTerminating(t *testing.T) {
 	look(6, nil)
 	if since := look(7, terminating); !since.Equal(fixture.At(7)) {
 		t.Errorf("terminating once more since %s, want %s", since, fixture.At(7))
+	}
+}
+
+// follows is a pass over an awake service without a selector: it writes the status, and gives the phase.
+func (m *state) follows(seconds float64, es *v1alpha1.ElasticService, changes ...func(*planner.Observed)) v1alpha1.Phase {
+	now := fixture.At(seconds)
+	o := seen.With(seen.Of(1, seen.UpServer), changes...)
+	o.Is, o.Service.Spec.Selector = spec.Of(es), nil
+	m.follow(now, es, &o)
+	p := planner.Make(now, es, o, planner.Findings{})
+	status.Set(now, es, o, planner.Findings{}, p)
+	return p.Phase
+}
+
+// sleepsAt checks that a service falls asleep at a time, and not before.
+func (m *state) sleepsAt(t *testing.T, seconds float64, es *v1alpha1.ElasticService) {
+	t.Helper()
+	if phase := m.follows(seconds-1, es); phase != v1alpha1.PhaseAwake {
+		t.Errorf("a second before it is %s", phase)
+	}
+	if phase := m.follows(seconds, es); phase != v1alpha1.PhaseFallingAsleep {
+		t.Errorf("then it is %s", phase)
+	}
+}
+
+// Those who play when Direct becomes Never went past the resolvers, which have no client.
+func TestWhoCameBeforeHandoffNeverIsGivenSleepAfter(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		// idle is what tells before that a service is idle.
+		idle *v1alpha1.Idle
+		// anew is set where another process leads after the change.
+		anew bool
+	}{
+		"nothing told who plays": {},
+		"a trigger did":          {idle: fixture.Lobby("", fixture.T0).Spec.Idle},
+		"another process leads":  {anew: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, es := &state{}, fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-7200))
+			es.Spec.Idle = c.idle
+			if phase := m.follows(-30, es, func(o *planner.Observed) { o.Triggers.BelowSince = time.Time{} }); phase != v1alpha1.PhaseAwake {
+				t.Fatalf("while it is used it is %s", phase)
+			}
+			fixture.Never(es)
+			if phase := m.follows(0, es); phase != v1alpha1.PhaseAwake {
+				t.Errorf("as its handoff changes it is %s", phase)
+			}
+			if c.anew {
+				m = &state{}
+			}
+			m.sleepsAt(t, 60, es)
+		})
+	}
+}
+
+// What a resolver saw of clients isn't forgotten with it: they come back by another one.
+func TestTheClientsOfAResolverThatEndedWereThere(t *testing.T) {
+	t.Parallel()
+	idle := func(o *planner.Observed) { o.Resolvers[0].LastActive = fixture.At(-7200) }
+	for name, c := range map[string]struct {
+		has func(*endpoints.Resolver)
+		// anew is set where another process leads after its end.
+		anew bool
+		// want is when it falls asleep.
+		want float64
+	}{
+		"somebody played":                        {has: func(r *endpoints.Resolver) { r.Sessions = 1 }, want: 57},
+		"somebody waited":                        {has: func(r *endpoints.Resolver) { r.Queued = 1 }, want: 57},
+		"somebody had left":                      {has: func(r *endpoints.Resolver) { r.LastActive = fixture.At(-20) }, want: 40},
+		"somebody played, and another one leads": {has: func(r *endpoints.Resolver) { r.Sessions = 1 }, anew: true, want: 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, es := &state{}, fixture.Never(fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-7200)))
+			m.follows(-7200, es, idle)
+			if phase := m.follows(-3, es, idle, func(o *planner.Observed) {
+				ends := seen.Standing("resolver-2")
+				c.has(&ends)
+				o.Resolvers = append(o.Resolvers, ends)
+			}); phase != v1alpha1.PhaseAwake {
+				t.Fatalf("before its end the service is %s", phase)
+			}
+			if c.anew {
+				m = &state{}
+			}
+			if phase := m.follows(0, es, idle); phase != v1alpha1.PhaseAwake {
+				t.Errorf("at its end the service is %s", phase)
+			}
+			m.sleepsAt(t, c.want, es)
+		})
 	}
 }
 

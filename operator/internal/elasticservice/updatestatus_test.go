@@ -100,7 +100,7 @@ func noImage(name string) corev1.Pod {
 	}
 }
 
-var bootingServer = endpoints.Server{UID: "pod-1", Address: "10.244.2.9"}
+var bootingServer = endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}}
 
 func TestAServiceThatWakesNormallyIsNotLookedAt(t *testing.T) {
 	p := newPatient(t, crashed("lobby-1"))
@@ -262,8 +262,8 @@ func TestClientsThatWaitForRoomAreNoticed(t *testing.T) {
 		want    string
 	}{
 		"all servers are full":               {v1alpha1.HandoffNever, []endpoints.Server{full}, reasons.ServersFull},
-		"one has room":                       {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true}}, reasons.ServerNotListening},
-		"one that drains doesn't count":      {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Address: "10.244.2.11", Serving: true, Draining: true}}, reasons.ServersFull},
+		"one has room":                       {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Addresses: []string{"10.244.2.11"}, Serving: true}}, reasons.ServerNotListening},
+		"one that drains doesn't count":      {v1alpha1.HandoffNever, []endpoints.Server{full, {UID: "pod-3", Addresses: []string{"10.244.2.11"}, Serving: true, Draining: true}}, reasons.ServersFull},
 		"nor is a full one the cause beside": {v1alpha1.HandoffDirect, []endpoints.Server{full}, reasons.ServerNotListening},
 	}
 	for name, tc := range cases {

@@ -9,8 +9,9 @@ import (
 
 // Server is one pod of the target.
 type Server struct {
-	UID     string
-	Address string
+	UID string
+	// Addresses are one of each address family that it is in slices of.
+	Addresses []string
 	// Serving is the pod's readiness.
 	Serving bool
 	// Terminating reports whether the pod is being deleted.
@@ -45,7 +46,7 @@ func (p Pods) takeNobody(e *discoveryv1.Endpoint) bool {
 // ServersOf reads the pods from the private Service's slices, each pod once, though it may be
 // in a slice of each address family, and counts those that take new clients.
 func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) (servers []Server, up int) {
-	seen := map[string]bool{}
+	at := map[string]int{}
 	for _, slice := range all {
 		for _, e := range slice.Endpoints {
 			if len(e.Addresses) == 0 {
@@ -53,7 +54,7 @@ func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) (servers []Server, up
 			}
 			s := Server{
 				UID:         e.Addresses[0],
-				Address:     e.Addresses[0],
+				Addresses:   e.Addresses[:1:1],
 				Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
 				Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
 				Draining:    pods.takeNobody(&e),
@@ -61,10 +62,13 @@ func ServersOf(all []discoveryv1.EndpointSlice, pods Pods) (servers []Server, up
 			if pod := e.TargetRef; pod != nil {
 				s.UID, s.Full = string(pod.UID), pods.Full[pod.Name]
 			}
-			if seen[s.UID] {
+			if i, seen := at[s.UID]; seen {
+				if have := &servers[i].Addresses; !slices.Contains(*have, e.Addresses[0]) {
+					*have = append(*have, e.Addresses[0])
+				}
 				continue
 			}
-			seen[s.UID] = true
+			at[s.UID] = len(servers)
 			servers = append(servers, s)
 			if s.Serving && !s.Terminating && !s.Draining {
 				up++

@@ -92,7 +92,7 @@ func (h *Handler) serve(rc *fasthttp.RequestCtx) {
 		httpserver.Error(&rc.Response, fasthttp.StatusBadRequest, malformed.Error())
 	case failed == nil:
 		httpserver.JSON(&rc.Response, fasthttp.StatusAccepted, answer)
-	case errors.Is(failed, ErrUnknownService), errors.Is(failed, ErrNeverWakes), errors.Is(failed, ErrKeptAsleep), errors.Is(failed, target.ErrNotFound), errors.Is(failed, target.ErrNotScalable), errors.Is(failed, target.ErrClusterScoped):
+	case errors.Is(failed, ErrUnknownService), errors.Is(failed, ErrTargetTaken), errors.Is(failed, ErrNeverWakes), errors.Is(failed, ErrKeptAsleep), errors.Is(failed, target.ErrNotFound), errors.Is(failed, target.ErrNotScalable), errors.Is(failed, target.ErrClusterScoped):
 		// There is nothing that a client can wake: resolvers soon refuse the clients. The ElasticService's
 		// conditions explain it to its owner.
 		httpserver.Error(&rc.Response, fasthttp.StatusNotFound, failed.Error())

@@ -103,6 +103,7 @@ func newStorm(t *testing.T, of map[string]int, changes ...func(*v1alpha1.Elastic
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.ElasticService{}).
 		WithIndex(&v1alpha1.ElasticService{}, index.Service, func(o client.Object) []string { return []string{o.(*v1alpha1.ElasticService).Spec.Service} }).
+		WithIndex(&v1alpha1.ElasticService{}, index.Target, func(client.Object) []string { return nil }).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.mu.Lock()
 			s.stamped[o.GetName()] = append(s.stamped[o.GetName()], time.Now())

@@ -36,6 +36,9 @@ var ErrUnknownService = errors.New("unknown service")
 // the wake goes on meanwhile.
 var ErrAgain = errors.New("the wake takes long")
 
+// ErrTargetTaken means that an older ElasticService has the target, which only that one's clients wake.
+var ErrTargetTaken = errors.New("an older ElasticService has the target")
+
 // ErrNeverWakes means that clients may not wake the service, and ErrKeptAsleep that they may not now.
 var (
 	ErrNeverWakes = errors.New("clients never wake the service")
@@ -141,6 +144,11 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	if es == nil {
 		return informerapi.WakeResponse{}, fmt.Errorf("no ElasticService has Service %s/%s: %w", r.Namespace, r.Svc, ErrUnknownService)
 	}
+	if taken, err := w.targetTaken(ctx, es); err != nil {
+		return informerapi.WakeResponse{}, err
+	} else if taken {
+		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w", client.ObjectKeyFromObject(es), ErrTargetTaken)
+	}
 	if wake := es.Spec.Wake; wake != nil && wake.When == v1alpha1.WakeOnNever {
 		return unwoken(es, ErrNeverWakes)
 	}
@@ -167,6 +175,17 @@ func (w *Waker) Wake(ctx context.Context, r informerapi.WakeRequest) (informerap
 	case <-ctx.Done():
 		return informerapi.WakeResponse{}, fmt.Errorf("wake ElasticService %s: %w: %w", client.ObjectKeyFromObject(es), ErrAgain, ctx.Err())
 	}
+}
+
+// targetTaken reports whether an older ElasticService has the target.
+func (w *Waker) targetTaken(ctx context.Context, es *v1alpha1.ElasticService) (bool, error) {
+	sharing, err := index.OfTarget(ctx, w.client, es.Namespace, index.TargetOf(es))
+	for i := range sharing {
+		if other := &sharing[i]; other.UID != es.UID && index.OlderThan(other, es) && target.Same(other.Spec.ScaleTargetRef, es.Spec.ScaleTargetRef) {
+			return true, nil
+		}
+	}
+	return false, err
 }
 
 // unwoken is the answer about a service that clients don't wake. Those who wait for one that

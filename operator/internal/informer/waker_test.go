@@ -57,6 +57,7 @@ func waker(t *testing.T, cached, live v1alpha1.ElasticServiceStatus, s *scaled, 
 	es.Status, shown.Status = live, cached
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(es).WithStatusSubresource(es).
 		WithIndex(es, index.Service, func(client.Object) []string { return []string{"lobby"} }).
+		WithIndex(es, index.Target, func(client.Object) []string { return nil }).
 		WithInterceptorFuncs(interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, l client.ObjectList, _ ...client.ListOption) error {
 			l.(*v1alpha1.ElasticServiceList).Items = []v1alpha1.ElasticService{*shown}
 			return nil
@@ -288,6 +289,43 @@ func TestAServiceIsWokenOnceItIsntKeptAsleepAnyMore(t *testing.T) {
 		_, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
 		if (err == nil) != woken || s.raised > 0 != woken {
 			t.Errorf("kept asleep until %q, its target is raised %d times, %v", value, s.raised, err)
+		}
+	}
+}
+
+// The target is that one's whose clients wake it, and no other's clients do, whatever the status says.
+func TestClientsDontWakeTheTargetThatAnOlderOneHas(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		age        time.Duration
+		apiVersion string
+		taken      bool
+	}{
+		"an older one has it":              {time.Hour, "apps/v1", true},
+		"by another version":               {time.Hour, "apps/v1beta1", true},
+		"a younger one has it":             {-time.Hour, "apps/v1", false},
+		"an older one has one of its name": {time.Hour, "example.org/v1", false},
+	} {
+		s := &scaled{}
+		status := v1alpha1.ElasticServiceStatus{Phase: v1alpha1.PhaseAsleep}
+		w := waker(t, status, status, s, &now, func(es *v1alpha1.ElasticService) {
+			es.CreationTimestamp = metav1.NewTime(now)
+			es.Spec.ScaleTargetRef = v1alpha1.ScaleTargetRef{APIVersion: "apps/v1", Kind: "Deployment", Name: "lobby"}
+		})
+		w.client = interceptor.NewClient(w.client.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c2 client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+			list, options := l.(*v1alpha1.ElasticServiceList), client.ListOptions{}
+			err := c2.List(ctx, l, opts...)
+			if options.ApplyOptions(opts); err == nil && options.FieldSelector.String() == index.Target+"=Deployment/lobby" {
+				other := list.Items[0].DeepCopy()
+				other.Name, other.UID, other.CreationTimestamp = "other", "other", metav1.NewTime(now.Add(-c.age))
+				other.Spec.ScaleTargetRef.APIVersion = c.apiVersion
+				list.Items = append(list.Items, *other)
+			}
+			return err
+		}})
+		_, err := w.Wake(t.Context(), informerapi.WakeRequest{Count: 1, Svc: "lobby", Namespace: "games"})
+		if errors.Is(err, ErrTargetTaken) != c.taken || !c.taken && err != nil || s.raised > 0 == c.taken {
+			t.Errorf("%s: the target is raised %d times, %v", name, s.raised, err)
 		}
 	}
 }

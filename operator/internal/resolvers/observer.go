@@ -323,11 +323,13 @@ func (o *Observer) ask(ctx context.Context, address, query string) (View, error)
 	return v, nil
 }
 
+// get asks for a path. Its errors are in statuses, which users read: they say the same each time the same happens,
+// and not which services the question was about.
 func (o *Observer) get(ctx context.Context, address, path, query string, into any) (err error) {
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(address, strconv.Itoa(o.port)), Path: path, RawQuery: query}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return fmt.Errorf("build the request for %s: %w", u.String(), err)
+		return fmt.Errorf("build the request for %s: %w", path, innermost(err))
 	}
 	token, err := o.token.Get()
 	if err != nil {
@@ -336,16 +338,25 @@ func (o *Observer) get(ctx context.Context, address, path, query string, into an
 	req.Header.Set("Authorization", "Bearer "+token)
 	res, err := o.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask the resolver: %w", err)
+		return fmt.Errorf("ask the resolver: %w", innermost(err))
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s answered %s, want 200", u.String(), res.Status)
+		return fmt.Errorf("GET %s answered %s, want 200", path, res.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(into); err != nil {
-		return fmt.Errorf("decode the answer of %s: %w", u.String(), err)
+		return fmt.Errorf("decode the answer to GET %s: %w", path, innermost(err))
 	}
 	return nil
+}
+
+// innermost leaves out what net and net/http put around an error: the question, the pod's address and the
+// operator's own port.
+func innermost(err error) error {
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	return err
 }
 
 // nobody is no service's UID.

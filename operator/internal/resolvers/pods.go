@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,8 @@ func (p Pods) each(ctx context.Context, view func(address string) View) ([]corev
 	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		return pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning
 	})
+	// The cache has them in any order, and conditions name those that don't answer.
+	slices.SortFunc(running, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	for i := range running {
 		addresses[running[i].Status.PodIP] = true
 	}

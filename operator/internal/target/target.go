@@ -187,21 +187,21 @@ func (s *Scaler) raiseFromZero(ctx context.Context, ref Ref, replicas int32) boo
 	return s.client.SubResource("scale").Patch(ctx, object, client.RawPatch(types.JSONPatchType, body), client.WithSubResourceBody(u)) == nil
 }
 
-// Readiness is what tells that the target's pods are up: their readiness probe, if the pod template has one
-// where the well-known kinds have it. A target without a template there counts as having no probe. Servers
-// always have one, that of their sidecar.
-func (s *Scaler) Readiness(ctx context.Context, ref Ref) (v1alpha1.PodReadiness, error) {
+// Template is what a target's spec says beyond its scale. Its pods are up by their readiness probe, if the pod
+// template has one where the well-known kinds have it. A target without a template there counts as having no
+// probe. Servers always have one, that of their sidecar.
+func (s *Scaler) Template(ctx context.Context, ref Ref) (Workload, error) {
 	if ref.HasServers() {
-		return v1alpha1.PodReadinessProbe, nil
+		return Workload{Readiness: v1alpha1.PodReadinessProbe}, nil
 	}
 	u, _, err := s.scale(ref)
 	if err != nil {
-		return "", err
+		return Workload{}, err
 	}
 	if err := s.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
-		return "", explain(ref, "read", err)
+		return Workload{}, explain(ref, "read", err)
 	}
-	return readinessOf(u), nil
+	return Workload{LosesDisks: losesDisksOf(u), Readiness: readinessOf(u)}, nil
 }
 
 // Same reports whether two references name the same object, whatever version of its kind they

@@ -41,7 +41,7 @@ func TestATargetOfTheWholeClusterIsNeitherReadNorScaled(t *testing.T) {
 			_, err := s.RaiseTo(context.Background(), ref, Replicas{AtLeast: 1, FromZero: 1})
 			return err
 		},
-		"Readiness": func() error { _, err := s.Readiness(t.Context(), ref); return err },
+		"Template": func() error { _, err := s.Template(t.Context(), ref); return err },
 	} {
 		err := do()
 		if !errors.Is(err, ErrClusterScoped) || err.Error() != "NodePool default belongs to no namespace, and only objects of the ElasticService's own namespace are scaled" {

@@ -21,8 +21,11 @@ import (
 type Workload struct {
 	// Replicas are how many it wants, and Selector finds them; empty: it has none, yet.
 	Replicas int32
-	Selector string
-	// Readiness is what tells that they are up; empty: Scaler.Readiness tells.
+	// LosesDisks reports whether Kubernetes deletes its pods' disks once it is scaled to zero, as far as
+	// that was read.
+	LosesDisks bool
+	Selector   string
+	// Readiness is what tells that they are up; empty: Scaler.Template tells, and whether it loses disks.
 	Readiness v1alpha1.PodReadiness
 }
 
@@ -69,11 +72,13 @@ func workloadOf(ref Ref, o client.Object) (Workload, error) {
 	var replicas *int32
 	var selector *metav1.LabelSelector
 	var template *corev1.PodTemplateSpec
+	losesDisks := false
 	switch o := o.(type) {
 	case *appsv1.Deployment:
 		replicas, selector, template = o.Spec.Replicas, o.Spec.Selector, &o.Spec.Template
 	case *appsv1.StatefulSet:
 		replicas, selector, template = o.Spec.Replicas, o.Spec.Selector, &o.Spec.Template
+		losesDisks = LosesDisks(len(o.Spec.VolumeClaimTemplates), o.Spec.PersistentVolumeClaimRetentionPolicy)
 	default:
 		return Workload{}, fmt.Errorf("decode %s: it is a %T", ref, o)
 	}
@@ -82,6 +87,7 @@ func workloadOf(ref Ref, o client.Object) (Workload, error) {
 	if err != nil {
 		return Workload{}, fmt.Errorf("decode the selector of %s: %w", ref, err)
 	}
+	w.LosesDisks = losesDisks
 	return w, nil
 }
 
@@ -97,6 +103,19 @@ func Says(replicas *int32, selector *metav1.LabelSelector, probed bool) (Workloa
 		w.Readiness = v1alpha1.PodReadinessProbe
 	}
 	return w, nil
+}
+
+// LosesDisks reports whether a StatefulSet with so many claims for each pod loses its disks at zero.
+func LosesDisks(claims int, policy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy) bool {
+	return claims > 0 && policy != nil && policy.WhenScaled == appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+}
+
+// losesDisksOf is LosesDisks of an object whose spec is like a StatefulSet's.
+func losesDisksOf(u *unstructured.Unstructured) bool {
+	claims, _, _ := unstructured.NestedSlice(u.Object, "spec", "volumeClaimTemplates")
+	when, _, _ := unstructured.NestedString(u.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
+	policy := appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.PersistentVolumeClaimRetentionPolicyType(when)}
+	return LosesDisks(len(claims), &policy)
 }
 
 // readinessOf is what tells that an object's pods are up: their readiness probe, if its pod template has one

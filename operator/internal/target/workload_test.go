@@ -94,8 +94,8 @@ func TestATargetIsSeenInOneCall(t *testing.T) {
 		want             Workload
 		calls            []string
 	}{
-		"a Deployment":                 {"apps/v1", "Deployment", false, nil, Workload{3, selector, v1alpha1.PodReadinessProbe}, []string{"get"}},
-		"a StatefulSet":                {"apps/v1", "StatefulSet", false, nil, Workload{0, selector, v1alpha1.PodReadinessConnect}, []string{"get"}},
+		"a Deployment":                 {"apps/v1", "Deployment", false, nil, Workload{3, false, selector, v1alpha1.PodReadinessProbe}, []string{"get"}},
+		"a StatefulSet":                {"apps/v1", "StatefulSet", false, nil, Workload{0, false, selector, v1alpha1.PodReadinessConnect}, []string{"get"}},
 		"one that may not be read":     {"apps/v1", "Deployment", false, forbidden, byScale, []string{"get", "scale"}},
 		"one whose scale is asked for": {"apps/v1", "Deployment", true, nil, byScale, []string{"scale"}},
 		"any other kind":               {"example.org/v1", "Arena", false, nil, byScale, []string{"scale"}},
@@ -114,6 +114,36 @@ func TestATargetIsSeenInOneCall(t *testing.T) {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Kubernetes deletes the disks of a StatefulSet's pods at zero where that is asked for, and only if they have any.
+func TestWhichTargetsLoseTheirDisks(t *testing.T) {
+	t.Parallel()
+	of := func(policy appsv1.PersistentVolumeClaimRetentionPolicyType, claims int) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: make([]corev1.PersistentVolumeClaim, claims)}}
+		if policy != "" {
+			s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: policy, WhenDeleted: "Delete"}
+		}
+		return s
+	}
+	for name, c := range map[string]struct {
+		set  *appsv1.StatefulSet
+		want bool
+	}{
+		"it keeps them by default": {of("", 1), false},
+		"it keeps them":            {of("Retain", 1), false},
+		"it deletes them":          {of("Delete", 2), true},
+		"it has none":              {of("Delete", 0), false},
+	} {
+		is, err := workloadOf(Ref{}, c.set)
+		if err != nil || is.LosesDisks != c.want {
+			t.Errorf("%s: it loses them: %t, %v", name, is.LosesDisks, err)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.set)
+		if err != nil || losesDisksOf(&unstructured.Unstructured{Object: content}) != c.want {
+			t.Errorf("%s: read as any kind it doesn't say the same: %v", name, err)
+		}
 	}
 }
 

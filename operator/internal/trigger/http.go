@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,13 +22,16 @@ import (
 const (
 	maxBody = 64 << 10
 	timeout = 2 * time.Second
+	// dialTime is how much of that a connection may take. A lost SYN is repeated after a second.
+	dialTime = 1500 * time.Millisecond
 )
 
 // dialPod dials a pod of the target.
-var dialPod = (&net.Dialer{Timeout: timeout}).DialContext
+var dialPod = (&net.Dialer{Timeout: dialTime}).DialContext
 
-// askPod asks one of a target's pods, over connections of its namespace.
-func (p *Poller) askPod(ctx context.Context, namespace, pod string, t *v1alpha1.HTTPTrigger, access triggerauth.Access) (float64, error) {
+// askPod asks one of a target's pods, over connections of its namespace. Its app may listen in one address family
+// alone. Where no address takes a connection, the error is that of the first.
+func (p *Poller) askPod(ctx context.Context, namespace string, pod []string, t *v1alpha1.HTTPTrigger, access triggerauth.Access) (float64, error) {
 	transport, err := p.transports.Get(namespace, access.Trust, dialPod)
 	if err != nil {
 		return 0, err //nolint:wrapcheck // it is a sentence
@@ -42,34 +46,50 @@ func (p *Poller) askPod(ctx context.Context, namespace, pod string, t *v1alpha1.
 	if t.TLS != nil {
 		scheme = "https"
 	}
-	url := scheme + "://" + net.JoinHostPort(pod, strconv.Itoa(int(t.Port))) + t.Path
+	var first error
+	for _, address := range pod {
+		url := scheme + "://" + net.JoinHostPort(address, strconv.Itoa(int(t.Port))) + t.Path
+		number, connected, err := ask(ctx, client, url, t.JSONPointer, access.Header)
+		if connected {
+			return number, err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return 0, first
+}
+
+// ask asks a URL for a number, and reports whether there was a connection.
+func ask(ctx context.Context, client *http.Client, url, pointer string, header http.Header) (number float64, connected bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, fmt.Errorf("build the request for %s: %w", url, err)
+		return 0, false, fmt.Errorf("build the request for %s: %w", url, err)
 	}
-	maps.Copy(req.Header, access.Header)
+	maps.Copy(req.Header, header)
 	res, err := client.Do(req)
 	if err != nil {
 		why := outbound.Classify(err, url)
-		return 0, outbound.Failure(why.Reason, "ask the pod: %s", why.Message)
+		op, _ := errors.AsType[*net.OpError](err)
+		return 0, op == nil || op.Op != "dial", outbound.Failure(why.Reason, "ask the pod: %s", why.Message)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return 0, outbound.Failure(outbound.BadStatus, "GET %s answered %s, want 200", url, res.Status)
+		return 0, true, outbound.Failure(outbound.BadStatus, "GET %s answered %s, want 200", url, res.Status)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 	if err != nil {
 		why := outbound.Classify(err, url)
-		return 0, outbound.Failure(why.Reason, "read the pod's answer: %s", why.Message)
+		return 0, true, outbound.Failure(why.Reason, "read the pod's answer: %s", why.Message)
 	}
 	if len(body) > maxBody {
-		return 0, outbound.Failure(outbound.BadAnswer, "GET %s answered more than %d bytes", url, maxBody)
+		return 0, true, outbound.Failure(outbound.BadAnswer, "GET %s answered more than %d bytes", url, maxBody)
 	}
-	n, err := parseNumber(body, t.JSONPointer)
+	n, err := parseNumber(body, pointer)
 	if err != nil {
-		return 0, outbound.Failure(outbound.BadAnswer, "GET %s: %v", url, err)
+		return 0, true, outbound.Failure(outbound.BadAnswer, "GET %s: %v", url, err)
 	}
-	return n, nil
+	return n, true, nil
 }
 
 // parseNumber finds the number at a JSON pointer.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ func TestAPodIsAskedOverTLSAndWithWhatTheSecretHas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := NewPoller(Options{Secrets: triggerauth.New(c.secret)})
-			s := Service{Pods: []string{host}, Triggers: []v1alpha1.Trigger{{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{
+			s := Service{Pods: [][]string{{host}}, Triggers: []v1alpha1.Trigger{{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{
 				Port: int32(port), Path: "/", Threshold: 4, TLS: c.tls, Auth: c.auth,
 			}}}}
 			r := p.poll(t.Context(), "games", s, Reading{}, p.now())
@@ -84,5 +85,38 @@ func TestAPodIsAskedOverTLSAndWithWhatTheSecretHas(t *testing.T) {
 				t.Errorf("got %+v (%s), want %q (%s)", r, outbound.ReasonOf(r.Err), c.wantErr, c.reason)
 			}
 		})
+	}
+}
+
+// An app that listens in one address family alone is asked there, and each time. What a pod answers is its answer.
+func TestAPodIsAskedAtTheAddressThatTakesConnections(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if broken.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, "3")
+	}))
+	t.Cleanup(pod.Close)
+	here, text, _ := net.SplitHostPort(pod.Listener.Addr().String())
+	port, _ := strconv.Atoi(text)
+	p := NewPoller(Options{})
+	ask := func(addresses ...string) Reading {
+		s := Service{Pods: [][]string{addresses}, Triggers: []v1alpha1.Trigger{{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{Port: int32(port), Path: "/", Threshold: 4}}}}
+		return p.poll(t.Context(), "games", s, Reading{}, p.now())
+	}
+	for _, addresses := range [][]string{{here, "::1"}, {"::1", here}} {
+		if r := ask(addresses...); r.Err != nil || r.BelowSince.IsZero() {
+			t.Errorf("at %v: got %+v", addresses, r)
+		}
+	}
+	if r := ask("::1", "127.0.0.2"); r.Err == nil || !strings.Contains(r.Err.Error(), "http://[::1]:") {
+		t.Errorf("at no address: got %+v, want the error of the first", r)
+	}
+	broken.Store(true)
+	if r := ask(here, "::1"); r.Err == nil || !strings.Contains(r.Err.Error(), "answered 500") {
+		t.Errorf("of a pod that is broken: got %+v", r)
 	}
 }

@@ -52,7 +52,8 @@ type Reading struct {
 // Service is what to ask: the triggers of one ElasticService and its pods.
 type Service struct {
 	Triggers []v1alpha1.Trigger
-	Pods     []string // addresses
+	// Pods are the addresses of each. One is asked at the first that takes a connection.
+	Pods [][]string
 	// SleepAfter is how long it must be idle.
 	SleepAfter time.Duration
 	// Every is how often they are asked.
@@ -61,7 +62,7 @@ type Service struct {
 
 // Poller asks the triggers of awake services.
 type Poller struct {
-	ask        func(ctx context.Context, namespace, pod string, t *v1alpha1.HTTPTrigger, access triggerauth.Access) (float64, error)
+	ask        func(ctx context.Context, namespace string, pod []string, t *v1alpha1.HTTPTrigger, access triggerauth.Access) (float64, error)
 	prometheus Prometheus
 	secrets    *triggerauth.Reader
 	metrics    *metrics.Triggers
@@ -325,7 +326,7 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 }
 
 // pollPods asks all pods for one trigger, side by side.
-func (p *Poller) pollPods(ctx context.Context, namespace string, pods []string, i int, t *v1alpha1.HTTPTrigger, got *answers) {
+func (p *Poller) pollPods(ctx context.Context, namespace string, pods [][]string, i int, t *v1alpha1.HTTPTrigger, got *answers) {
 	defer utilruntime.HandleCrash()
 	timely, cancel := context.WithTimeout(ctx, pollTime)
 	defer cancel()

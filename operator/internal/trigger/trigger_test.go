@@ -20,8 +20,8 @@ func poller(t *testing.T, ask func(ctx context.Context, pod string) (float64, er
 	t.Helper()
 	notified = make(chan types.NamespacedName, 1000)
 	p = NewPoller(Options{Notify: func(key types.NamespacedName) { notified <- key }})
-	p.ask = func(ctx context.Context, _, pod string, _ *v1alpha1.HTTPTrigger, _ triggerauth.Access) (float64, error) {
-		return ask(ctx, pod)
+	p.ask = func(ctx context.Context, _ string, pod []string, _ *v1alpha1.HTTPTrigger, _ triggerauth.Access) (float64, error) {
+		return ask(ctx, pod[0])
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -37,7 +37,7 @@ func of(name string, triggers, pods int) (types.NamespacedName, Service) {
 		s.Triggers = append(s.Triggers, v1alpha1.Trigger{Type: v1alpha1.TriggerHTTP, HTTP: &v1alpha1.HTTPTrigger{Threshold: 1}})
 	}
 	for i := range pods {
-		s.Pods = append(s.Pods, fmt.Sprint(name, "-", i))
+		s.Pods = append(s.Pods, []string{fmt.Sprint(name, "-", i)})
 	}
 	return types.NamespacedName{Namespace: name, Name: "lobby"}, s
 }

@@ -3,6 +3,7 @@ package elasticservice_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -143,6 +144,37 @@ func TestADeletedElasticServiceWithHandoffNeverHandsOverFirst(t *testing.T) {
 	w.delete("lobby")
 	w.wantGone("lobby", afterLingering)
 	w.wantEndpoints("lobby", promptly, map[string]string{server.address: takesClients})
+}
+
+// Of two with one target the older one's clients wake it, and nothing else of the other does.
+func TestATargetThatAnOlderOneHasSleepsOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deployment("heir", 0)
+	w.service("heir")
+	heir := w.elastic("heir")
+	w.waitForAnotherSecond(heir.CreationTimestamp)
+	w.asleep("lobby")
+	es := w.want("lobby", promptly, ready)
+	w.edit(es, func() { es.Spec.ScaleTargetRef.Name = "heir" })
+	w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetTaken))
+	since := w.latest()
+	body := []byte(`{"count":1,"svc":"lobby","namespace":"` + w.ns + `"}`)
+	for replica := range cluster.operators {
+		wantRefusal(t, replica, resolverToken(t), body, http.StatusNotFound, "an older ElasticService has the target")
+	}
+	public := &corev1.Service{}
+	if err := w.read(t.Context(), "lobby", public); err != nil {
+		t.Fatal(err)
+	}
+	w.delete("lobby")
+	w.wantGone("lobby", promptly)
+	w.wantNothingLeft(public)
+	for _, name := range []string{"heir", "lobby"} {
+		if n := w.count(since, writesTo(name)); n > 0 || w.replicas(name) != 0 {
+			t.Errorf("the target %s was written %d times and wants %d replicas, want none of both", name, n, w.replicas(name))
+		}
+	}
 }
 
 func TestADeletionWaitsForNothingThatIsGone(t *testing.T) {

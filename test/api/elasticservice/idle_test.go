@@ -60,6 +60,25 @@ func TestHandoffNeverSleepsByTheSessionsAlone(t *testing.T) {
 	}
 }
 
+// Who plays when Direct becomes Never went past the resolvers, of which none has a client.
+func TestAServiceIsIdleNoSoonerThanItsHandoffBecameNever(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const idle = 3 * time.Second
+	w.deployment("arena", 1)
+	w.service("arena", selectorless)
+	w.elastic("arena", sleepAfter(idle))
+	w.servers("arena", newServer())
+	es := w.want("arena", promptly, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe), hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.NoIdleSignal))
+	w.stays("arena", afterCopies, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	changed := time.Now()
+	w.edit(es, func() { es.Spec.Handoff = v1alpha1.HandoffNever })
+	es = w.want("arena", afterSettling, ready, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	if after := es.Status.LastSleepTime.Sub(changed); after < idle {
+		t.Errorf("it slept %s after the change, want %s at least", after, idle)
+	}
+}
+
 // With handoff Never the resolvers take all clients, whatever becomes of the servers
 // and whichever nodes they are on.
 func TestHandoffNeverKeepsTheResolversInFront(t *testing.T) {

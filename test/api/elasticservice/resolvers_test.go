@@ -1,6 +1,7 @@
 package elasticservice_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -35,6 +36,35 @@ func TestResolverPodsComeAndGo(t *testing.T) {
 	}
 	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
 	w.want("lobby", promptly, ready)
+}
+
+// Whoever was on a resolver that ends comes back by another one.
+func TestAServiceOutlastsTheResolverOfItsLastClients(t *testing.T) {
+	w := newWorld(t)
+	const idle = 6 * time.Second
+	ends := w.resolver("resolver-2", 4)
+	w.deployment("arena", 1)
+	w.service("arena", selectorless)
+	w.clients(2, 1, 0)
+	w.elastic("arena", handoffNever, sleepAfter(idle))
+	w.servers("arena", newServer())
+	w.want("arena", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.stays("arena", afterCopies, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeProxy))
+	w.clients(2, 2, 0)
+	w.want("arena", promptly, func(es *v1alpha1.ElasticService) error {
+		if es.Status.Sessions != 2 {
+			return fmt.Errorf("%d sessions, want 2", es.Status.Sessions)
+		}
+		return nil
+	})
+	ended := time.Now()
+	if err := cluster.resolvers.remove(t.Context(), ends); err != nil {
+		t.Fatal(err)
+	}
+	es := w.want("arena", afterSettling, inPhase(v1alpha1.PhaseAsleep, v1alpha1.ModeProxy))
+	if after := es.Status.LastSleepTime.Sub(ended); after < idle-2*time.Second {
+		t.Errorf("it slept %s after its last clients' resolver ended, want about %s", after, idle)
+	}
 }
 
 func TestAResolverThatDoesNotAnswerKeepsServicesAwake(t *testing.T) {

@@ -13,6 +13,9 @@ const (
 	// afterLingering is for a resolver's endpoint that stays for ten seconds
 	// after its last client.
 	afterLingering = 30 * time.Second
+	// afterCopies is how long no Service without a selector sleeps after it was made: Kubernetes
+	// may copy Endpoints meanwhile.
+	afterCopies = 11 * time.Second
 	// afterElection is for a new leader: the last one's lease ends after 15 s.
 	afterElection = 40 * time.Second
 )

@@ -83,6 +83,9 @@ func TestDecide(t *testing.T) {
 		"nor where it was woken since": {change: func(i *Signals) {
 			i.SleepAfter, i.IdleSince, i.Triggers.BelowSince, i.AwakeSince = 10*time.Minute, fixture.At(-600), fixture.At(-300), fixture.At(-310)
 		}, again: 5 * time.Minute},
+		"nor where somebody may have used it unseen since": {change: func(i *Signals) {
+			i.SleepAfter, i.IdleSince, i.Triggers.BelowSince, i.UnblockedAt = 10*time.Minute, fixture.At(-600), fixture.At(-300), fixture.At(-310)
+		}, again: 5 * time.Minute},
 		"a short time is watched in full": {change: func(i *Signals) { i.IdleSince, i.Triggers.BelowSince = fixture.At(-600), fixture.At(-59) }, again: time.Second},
 		"so it is with resolvers that have just started": {change: func(i *Signals) {
 			i.HasTriggers, i.Handoff, i.SleepAfter, i.IdleSince, i.Watched = false, v1alpha1.HandoffNever, 10*time.Minute, fixture.At(-600), fixture.At(-300)

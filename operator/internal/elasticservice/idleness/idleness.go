@@ -33,7 +33,8 @@ type Signals struct {
 	LastActive time.Time
 	// Watched is since when the resolvers have watched, where they see all clients; else zero.
 	Watched time.Time
-	// UnblockedAt is when the resolvers began to see all clients; zero where they always did.
+	// UnblockedAt is when all clients began to be seen, after some were not; zero where they always
+	// were.
 	UnblockedAt time.Time
 	// IdleSince is since when the service has been idle by its status; zero when the status
 	// doesn't have it.
@@ -130,8 +131,9 @@ const watchTime = 5 * time.Minute
 
 // left is since when the service has been idle, and how much of sleepAfter is left.
 func (in *Signals) left(now time.Time) (since time.Time, left time.Duration) {
-	used := times.Latest(in.AwakeSince, in.LastWake, in.LastActive, in.Allocated.Last)
-	seen := times.Latest(used, in.Watched, in.UnblockedAt)
+	// Who wasn't seen may have used it until UnblockedAt.
+	used := times.Latest(in.AwakeSince, in.LastWake, in.LastActive, in.Allocated.Last, in.UnblockedAt)
+	seen := times.Latest(used, in.Watched)
 	if in.HasPlayers {
 		seen = times.Latest(seen, in.Players.IdleSince)
 	}

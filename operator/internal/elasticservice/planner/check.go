@@ -41,7 +41,7 @@ func CheckService(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
 // mayNotSleep reports whether a service that could sleep may not, or not yet.
 func (d *decision) mayNotSleep() bool {
 	left := d.o.Leftovers
-	return d.o.Blocked != nil || d.o.Autoscaler.Problem != nil || !left.Next.IsZero() || len(left.Slices) > 0 || d.found.Former
+	return d.o.Blocked != nil || d.o.Scale.LosesDisks || d.o.Autoscaler.Problem != nil || !left.Next.IsZero() || len(left.Slices) > 0 || d.found.Former
 }
 
 // Blocked is why a service with this handoff that could sleep may not; nil: it may.
@@ -56,6 +56,17 @@ func Blocked(es *v1alpha1.ElasticService, o Observed, handoff v1alpha1.Handoff) 
 			"(Dormouse finds the pods by the target's scale), or set handoff: Direct.", es.Spec.Service)
 	}
 	return nil
+}
+
+// DisksFlaw explains what to change where the target would lose its disks if it were put to sleep; nil where it
+// wouldn't, or never is.
+func DisksFlaw(es *v1alpha1.ElasticService, o Observed) *obstacle.Obstacle {
+	if !o.Scale.LosesDisks || o.Is.SleepAfter == 0 {
+		return nil
+	}
+	return obstacle.New(reasons.TargetLosesDisks,
+		"Kubernetes would delete the disks of %s %s once it is scaled to zero, so Dormouse doesn't put it to sleep: set spec.persistentVolumeClaimRetentionPolicy.whenScaled to Retain.",
+		es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
 }
 
 // StrangersFlaw explains what to do about pods that the selector matches and that aren't the

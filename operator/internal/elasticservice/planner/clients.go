@@ -44,3 +44,12 @@ func sumClients(now time.Time, resolvers []endpoints.Resolver, handoff v1alpha1.
 	c.err = errors.Join(errs...)
 	return c
 }
+
+// LastActive is when a resolver last had a client that keeps the service awake: now, where one has.
+func LastActive(now time.Time, resolvers []endpoints.Resolver) time.Time {
+	c := sumClients(now, resolvers, "")
+	if c.active > 0 || c.queued > 0 {
+		return now
+	}
+	return c.lastActive
+}

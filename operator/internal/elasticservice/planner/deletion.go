@@ -6,14 +6,16 @@ import (
 	"dormouse.dev/dormouse/operator/internal/target"
 )
 
-// decideDeletion wakes the target and waits until the Service works without Dormouse. It delays a
-// deletion by no more than DeletionPatience.
+// decideDeletion wakes the target, unless that is another ElasticService's to wake, and waits until the Service works
+// without Dormouse. It delays a deletion by no more than DeletionPatience.
 func (d *decision) decideDeletion() {
 	o, neverStarted := d.o, d.found.NeverStarted
+	taken, asleep := o.TargetTaken != "", o.Scale.Err == nil && o.Scale.Replicas == 0
 	patience := d.es.DeletionTimestamp.Add(DeletionPatience).Sub(d.now)
-	gone := o.Service == nil || o.NamespaceEnding || target.IsUserError(o.Scale.Err) || o.Older != "" || neverStarted
-	ours := o.Older == "" && !neverStarted && !o.NamespaceEnding
-	d.Raise = ours && o.Scale.Err == nil && o.Scale.Replicas == 0
+	gone := o.Service == nil || o.NamespaceEnding || target.IsUserError(o.Scale.Err) || o.Older != "" || neverStarted ||
+		taken && asleep && !d.found.Former
+	ours := o.Older == "" && !taken && !neverStarted && !o.NamespaceEnding
+	d.Raise = ours && asleep
 	if gone || patience <= 0 {
 		d.Release = true
 		return

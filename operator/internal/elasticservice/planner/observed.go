@@ -90,9 +90,11 @@ type Observed struct {
 	// NoneUpSince is since when no server has been up; zero when one is. NoneLastingSince is
 	// since when none has been up for long.
 	NoneUpSince, NoneLastingSince time.Time
-	// UnblockedAt is when the resolvers began to see all clients; zero where they always
-	// did.
+	// UnblockedAt is when all clients began to be seen, after some were not; zero where they always
+	// were.
 	UnblockedAt time.Time
+	// LastActive is when a resolver, which may be gone by now, last had a client.
+	LastActive time.Time
 	// Nobody reports whether the last look found that no client can be on any of the target's
 	// pods.
 	Nobody bool
@@ -139,10 +141,12 @@ func (o Observed) AtZero(pods Unsettled) Observed {
 
 // Scale is the target's scale, or why it is not known.
 type Scale struct {
-	Err       error
-	Replicas  int32
-	Selector  string
-	Readiness v1alpha1.PodReadiness
+	Err      error
+	Replicas int32
+	// LosesDisks, Selector and Readiness are as in target.Workload.
+	LosesDisks bool
+	Selector   string
+	Readiness  v1alpha1.PodReadiness
 }
 
 // Leftovers are the slices of a Service without a selector that lead past the resolver.

@@ -26,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/times"
 )
 
 const (
@@ -103,6 +104,7 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 		clients: sumClients(now, o.Resolvers, o.Is.Handoff), kept: o.KeptAwake, deleting: !es.DeletionTimestamp.IsZero(),
 	}
 	d.Sessions, d.Queued = d.clients.sessions, d.clients.queued
+	d.clients.lastActive = times.Latest(d.clients.lastActive, o.LastActive)
 	if !d.deleting {
 		d.Awake = awake.Decide(now, es)
 		if o.Group != nil {

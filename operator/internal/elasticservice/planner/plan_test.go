@@ -94,7 +94,7 @@ func TestPlan(t *testing.T) {
 		},
 		"replicas without a server are waking": {
 			es:   fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600)),
-			o:    seen.Of(1, endpoints.Server{UID: "pod-1", Address: "10.244.2.9"}),
+			o:    seen.Of(1, endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}}),
 			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: planner.WakePeriod},
 		},
 		"a server that is up takes over, and the resolver's endpoint lingers": {
@@ -159,28 +159,28 @@ func TestPlan(t *testing.T) {
 		},
 		"a blip of readiness changes nothing for five seconds": {
 			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
-			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Address: "10.244.2.9"}), func(o *planner.Observed) {
+			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}}), func(o *planner.Observed) {
 				o.NoneUpSince = fixture.At(-2)
 			}),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}, Requeue: 3 * time.Second},
 		},
 		"the resolver steps in when no server was up for five seconds": {
 			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
-			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Address: "10.244.2.9"}), func(o *planner.Observed) {
+			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}}), func(o *planner.Observed) {
 				o.NoneUpSince = fixture.At(-5)
 			}),
 			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: planner.WakePeriod},
 		},
 		"the resolver steps in at once when the only server is going": {
 			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
-			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Address: "10.244.2.9", Serving: true, Terminating: true}), func(o *planner.Observed) {
+			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}, Serving: true, Terminating: true}), func(o *planner.Observed) {
 				o.NoneUpSince = fixture.At(0)
 			}),
 			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: planner.WakePeriod},
 		},
 		"the resolver steps in at once when all servers drain": {
 			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
-			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Address: "10.244.2.9", Serving: true, Draining: true}), func(o *planner.Observed) {
+			o: seen.With(seen.Of(1, endpoints.Server{UID: "pod-1", Addresses: []string{"10.244.2.9"}, Serving: true, Draining: true}), func(o *planner.Observed) {
 				o.NoneUpSince = fixture.At(0)
 			}),
 			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: planner.WakePeriod},
@@ -247,6 +247,31 @@ func TestPlan(t *testing.T) {
 			}),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}},
 		},
+		"no service falls asleep whose target would lose its disks": {
+			es:   fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-60)),
+			o:    seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) { o.Scale.LosesDisks = true }),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}},
+		},
+		"nor does one whose servers don't come up": {
+			es: fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-600)),
+			o: seen.With(seen.Of(1), func(o *planner.Observed) {
+				o.Scale.LosesDisks, o.Nobody, o.NoneUpSince, o.NoneLastingSince = true, true, fixture.At(-600), fixture.At(-600)
+			}),
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready},
+		},
+		"a sleep in which the target would lose its disks is cancelled": {
+			es: fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-6)),
+			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.SleepBegun, o.Resolvers[0].Phase = stamp(time.Time{}), string(v1alpha1.PhaseFallingAsleep)
+				o.Scale.LosesDisks = true
+			}),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}},
+		},
+		"a target at zero that loses its disks there is woken as any other": {
+			es:   fixture.Deleted(fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600)), fixture.At(0)),
+			o:    seen.With(seen.Of(0), func(o *planner.Observed) { o.Scale.LosesDisks = true }),
+			want: want{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Raise: true, Requeue: endpoints.Linger},
+		},
 		"a sleep that nobody disturbed is committed": {
 			es: fixture.Lobby(v1alpha1.PhaseFallingAsleep, fixture.At(-6)),
 			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
@@ -288,6 +313,14 @@ func TestPlan(t *testing.T) {
 			}),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 40 * time.Second},
 		},
+		"the last client of a resolver that is gone counts as any other": {
+			es: fixture.Never(fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600))),
+			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.Service.Spec.Selector = nil
+				o.LastActive, o.Resolvers[0].LastActive = fixture.At(-20), fixture.At(-300)
+			}),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: 40 * time.Second},
+		},
 		"handoff Never with a selector never sleeps, since clients go past the resolver": {
 			es:   fixture.Never(fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600))),
 			o:    seen.Of(1, seen.UpServer),
@@ -308,6 +341,19 @@ func TestPlan(t *testing.T) {
 			o: seen.InSlices(seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
 				o.Service.Spec.Selector = nil
 				o.Resolvers[0].Sessions = 1
+			}), fixture.Lobby("", fixture.At(0)), ready),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: endpoints.Linger},
+		},
+		"a deleted ElasticService leaves the target asleep that an older one has": {
+			es:   fixture.Deleted(fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600)), fixture.At(0)),
+			o:    seen.With(seen.Of(0), func(o *planner.Observed) { o.TargetTaken = "older" }),
+			want: want{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Release: true},
+		},
+		"and hands over first where that is awake": {
+			es: fixture.Deleted(fixture.Never(fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-30))), fixture.At(0)),
+			o: seen.InSlices(seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.Service.Spec.Selector = nil
+				o.TargetTaken, o.Resolvers[0].Sessions = "older", 1
 			}), fixture.Lobby("", fixture.At(0)), ready),
 			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: terminating, Requeue: endpoints.Linger},
 		},

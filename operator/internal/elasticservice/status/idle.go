@@ -62,6 +62,6 @@ func idleSignal(es *v1alpha1.ElasticService, blocked *obstacle.Obstacle) metav1.
 		return condition.True(kind, reasons.OK, "Dormouse can tell whether the service is idle.")
 	default:
 		return condition.False(kind, reasons.NoIdleSignal,
-			"With handoff Direct the resolver doesn't see the clients of an awake service, so it never sleeps by itself: add spec.idle.triggers, or spec.idle.players for a Server, a Fleet or a GameType, or set handoff: Never.")
+			"With handoff Direct the resolver doesn't see the clients of an awake service, so it never sleeps by itself: add spec.idle.triggers, or spec.idle.players for a Server, a Fleet or a GameType, or set handoff: Never while nobody uses it.")
 	}
 }

@@ -1,9 +1,13 @@
 package targetwatch
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +68,14 @@ func TestOnlyVersionsAreKept(t *testing.T) {
 	}
 	if again, err := versions(d); err != nil || *again.(*workload).says != says {
 		t.Errorf("kept of what is kept is %+v: %v", again, err)
+	}
+	text, err := json.Marshal(appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{
+		VolumeClaimTemplates:                 make([]corev1.PersistentVolumeClaim, 1),
+		PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenScaled: appsv1.DeletePersistentVolumeClaimRetentionPolicyType},
+	}})
+	set := &workload{}
+	if err := errors.Join(err, json.Unmarshal(text, set)); err != nil || !set.speaks().LosesDisks {
+		t.Errorf("of a StatefulSet that loses its disks is kept %+v: %v", set.speaks(), err)
 	}
 	deployment.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
 	if kept, err = versions(deployment); err != nil || kept.(*workload).says != nil {

@@ -3,6 +3,7 @@ package targetwatch
 import (
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,6 +37,8 @@ type workloadSpec struct {
 			Containers []container `json:"containers,omitempty"`
 		} `json:"spec"`
 	} `json:"template"`
+	VolumeClaimTemplates                 []struct{}                                              `json:"volumeClaimTemplates,omitempty"`
+	PersistentVolumeClaimRetentionPolicy *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
 }
 
 type container struct {
@@ -52,6 +55,7 @@ func (w *workload) speaks() *target.Workload {
 	if err != nil || len(says.Selector) > maxSelector {
 		return nil // it is read, and its error told
 	}
+	says.LosesDisks = target.LosesDisks(len(w.Spec.VolumeClaimTemplates), w.Spec.PersistentVolumeClaimRetentionPolicy)
 	return &says
 }
 
