@@ -19,6 +19,7 @@ func TestAPodPullsWithTheSecretsOfThePodTemplate(t *testing.T) {
 	template.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mirror"}}
 	s := full()
 	s.Spec.Storage = nil
+	s.Spec.Template.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "games"}}
 	world := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(template).Build()
 	r := &Reconciler{Client: world, SidecarTemplate: client.ObjectKeyFromObject(template)}
 	r.Init()
@@ -29,7 +30,7 @@ func TestAPodPullsWithTheSecretsOfThePodTemplate(t *testing.T) {
 	if err := world.Get(t.Context(), client.ObjectKeyFromObject(s), pod); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(template.Template.Spec.ImagePullSecrets, pod.Spec.ImagePullSecrets); diff != "" {
+	if diff := cmp.Diff([]corev1.LocalObjectReference{{Name: "games"}, {Name: "mirror"}}, pod.Spec.ImagePullSecrets); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -153,10 +153,13 @@ func whoPlays(s *v1alpha1.Server, o Observed) permission {
 }
 
 // saysNothing reports whether the spec decides, because the game has said nothing of itself. What the sidecar was
-// started with may be an earlier spec's.
+// started with may be an earlier spec's. Of one that is broken it knows whether anybody can be playing.
 func saysNothing(s *v1alpha1.Server, game *v1alpha1.GameStatus) bool {
 	if game == nil {
 		return true
+	}
+	if game.State == v1alpha1.GameUnhealthy && s.Status.DeletionAllowed {
+		return false
 	}
 	somebody := s.Status.Players != nil && s.Status.Players.Current > 0
 	return !game.Reported && !somebody && game.State != v1alpha1.GameAllocated && game.State != v1alpha1.GameReserved

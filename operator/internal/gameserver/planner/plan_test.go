@@ -118,6 +118,14 @@ func unsaid(w *world) {
 	w.server.Status.Game.Reported, w.server.Status.Players, w.server.Status.DeletionAllowed = false, nil, false
 }
 
+// broken lets the sidecar report that such a game is broken, and whether anybody can be playing.
+func broken(deserted bool) func(*world) {
+	return func(w *world) {
+		unsaid(w)
+		w.server.Status.Game.State, w.server.Status.DeletionAllowed = v1alpha1.GameUnhealthy, deserted
+	}
+}
+
 func denied(w *world) { w.server.Spec.Deletion.Unreported = v1alpha1.DeletionDenied }
 
 // earlierSpec has the Pod made from another spec.
@@ -308,6 +316,9 @@ func TestPlan(t *testing.T) {
 		"an unhealthy game that is empty is replaced": {
 			world: newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 0) }), want: "remove failed",
 		},
+		"one that only pinged, and can't have players any more": {world: newWorld(denied, broken(true)), want: "remove failed"},
+		"one that only pinged, a moment ago":                    {world: newWorld(denied, broken(false)), want: nothing},
+		"one that only pinged, and is deleted":                  {world: newWorld(denied, broken(true), deleted(0), seen), want: "remove"},
 		"an unhealthy game with players is not": {
 			world: newWorld(func(w *world) { w.say(v1alpha1.GameUnhealthy, 2) }), want: nothing,
 		},

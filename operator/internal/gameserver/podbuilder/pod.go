@@ -66,7 +66,10 @@ func Build(s *v1alpha1.Server, sidecar Sidecar, hostPorts []int32, deletable boo
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, wellknown.PodHashAnnotation, Hash(&s.Spec))
 	}
 	SetDeletable(&pod.ObjectMeta, deletable)
-	pod.Spec.ImagePullSecrets = disks.PullSecrets(pod.Spec.ImagePullSecrets, sidecar.PullSecrets)
+	// A Pod that names none gets those of its ServiceAccount, by which a game's image may be pulled.
+	if len(pod.Spec.ImagePullSecrets) > 0 {
+		pod.Spec.ImagePullSecrets = disks.PullSecrets(pod.Spec.ImagePullSecrets, sidecar.PullSecrets)
+	}
 	if pod.Spec.AutomountServiceAccountToken == nil {
 		pod.Spec.AutomountServiceAccountToken = new(false)
 	}

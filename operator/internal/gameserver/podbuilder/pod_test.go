@@ -215,8 +215,10 @@ func TestAPodPullsTheSidecarWithTheSecretsOfItsPodTemplate(t *testing.T) {
 	if diff := cmp.Diff(want, Build(s, with, []int32{7000, 7001, 0}, true)); diff != "" {
 		t.Errorf("with one that does (-want +got):\n%s", diff)
 	}
-	if pod := Build(full(), sidecar, []int32{7000, 7001, 0}, true); pod.Spec.ImagePullSecrets != nil {
-		t.Errorf("where nobody names one it has %v", pod.Spec.ImagePullSecrets)
+	for what, sidecar := range map[string]Sidecar{"nobody names one": sidecar, "the PodTemplate alone names some": with} {
+		if pod := Build(full(), sidecar, []int32{7000, 7001, 0}, true); pod.Spec.ImagePullSecrets != nil {
+			t.Errorf("where %s it has %v, want those of its ServiceAccount", what, pod.Spec.ImagePullSecrets)
+		}
 	}
 }
 

@@ -24,7 +24,8 @@ type Sidecar struct {
 	// Container has the administrator's settings for it: its image, resources, security and
 	// environment.
 	Container corev1.Container
-	// PullSecrets name the Secrets with which its image is pulled, beside those that the game's template names.
+	// PullSecrets name the Secrets with which its image is pulled, beside those that the game's template names. Where
+	// that names none the ServiceAccount's count.
 	PullSecrets []corev1.LocalObjectReference
 	// OperatorURL is where it reports to.
 	OperatorURL string
