@@ -38,6 +38,9 @@ func Sync(ctx context.Context, c client.Client, written *PendingSlices, echoes *
 			is.Endpoints, is.Ports, is.OwnerReferences = want.Endpoints, want.Ports, want.OwnerReferences
 			maps.Copy(is.Labels, want.Labels)
 			err := c.Update(ctx, is, client.FieldOwner(sliceOwner))
+			if apierrors.IsForbidden(err) { // by the rights of an earlier version, which are applied first or stay
+				err = c.Patch(ctx, is, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}), client.FieldOwner(sliceOwner))
+			}
 			switch {
 			case err == nil && echoes != nil:
 				echoes.Expect(time.Now(), is)

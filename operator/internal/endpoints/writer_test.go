@@ -1,14 +1,18 @@
 package endpoints
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestPassesBuildOnWhatWasJustWritten(t *testing.T) {
@@ -37,6 +41,37 @@ func TestPassesBuildOnWhatWasJustWritten(t *testing.T) {
 	w.add(one, two)
 	if w.seen(nil); w != nil {
 		t.Error("the write of a slice that is gone is remembered, or takes memory")
+	}
+}
+
+// The rights of an earlier version have no update: a rollback applies them while the newer operator leads.
+func TestASliceIsWrittenWithTheRightsOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := discoveryv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	is := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "uid", Labels: map[string]string{}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
+			return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), o.GetName(), errors.New("no update"))
+		},
+	}).Build()
+	cached := &discoveryv1.EndpointSlice{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), cached); err != nil {
+		t.Fatal(err)
+	}
+	want := cached.DeepCopy()
+	want.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}
+	var written PendingSlices
+	if err := Sync(t.Context(), c, &written, nil, []discoveryv1.EndpointSlice{*cached}, []*discoveryv1.EndpointSlice{want}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), cached); err != nil || len(cached.Endpoints) != 1 {
+		t.Errorf("it has %v: %v", cached.Endpoints, err)
 	}
 }
 
