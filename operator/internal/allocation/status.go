@@ -161,7 +161,7 @@ func (a *Allocator) tell(o *v1alpha1.Allocation, d *book.Decision) {
 
 // reasonOf says in words why a target isn't woken.
 func reasonOf(err error) string {
-	for _, permanent := range []error{informer.ErrNeverWakes, informer.ErrKeptAsleep, informer.ErrUnknownService} {
+	for _, permanent := range []error{informer.ErrNeverWakes, informer.ErrKeptAsleep, informer.ErrUnknownService, informer.ErrTargetTaken} {
 		if errors.Is(err, permanent) {
 			return permanent.Error()
 		}
