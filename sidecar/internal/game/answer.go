@@ -39,7 +39,7 @@ func (c *core) tell(answer reportapi.Answer, now time.Time) {
 	if !c.restored {
 		c.restored = true
 		// What the game has asked for already it may have asked for since an order.
-		c.ordered = answer.Shutdown && !endedByItself(restored, memory)
+		c.ordered = answer.Shutdown && !endedByItself(restored, memory) || endedByOrder(restored, memory)
 		if restored != nil {
 			c.restore(*restored, memory, now)
 		}
@@ -103,6 +103,11 @@ func (c *core) restore(g reportapi.Game, memory *reportapi.Memory, now time.Time
 // endedByItself reports whether the end of a game had come that asked for it without an order.
 func endedByItself(g *reportapi.Game, memory *reportapi.Memory) bool {
 	return g != nil && g.State == v1alpha1.GameShutdown && memory != nil && memory.Leaving
+}
+
+// endedByOrder reports whether the end of a game had come because of an order, which may be taken back by now.
+func endedByOrder(g *reportapi.Game, memory *reportapi.Memory) bool {
+	return g != nil && g.State == v1alpha1.GameShutdown && memory != nil && !memory.Leaving
 }
 
 // saidAt is when what is restored counts as said, by a process that was started then, or false where that

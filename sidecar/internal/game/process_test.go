@@ -256,6 +256,10 @@ func TestAnOrderedEndIsNotTheGamesOwn(t *testing.T) {
 		w.restartsGame()
 		w.wantGame(v1alpha1.GameStarting, true, name+", in another sidecar, and it starts again")
 
+		w = ordered().next()
+		w.answered(shutdown(false))
+		wantSeen(w, true, "in another sidecar, to which nobody orders it any more")
+
 		w = ordered()
 		w.later(2 * time.Second)
 		w = w.next()
