@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -240,6 +241,13 @@ func (g *game) say(replica int, r *reportapi.Report) (reportapi.Answer, time.Dur
 // version: the controller has written then what it had to.
 func (g *game) steady(replica int, sequence *uint64, change ...func(*reportapi.Report)) string {
 	g.w.t.Helper()
+	// The controller leaves it unwritten for a while that the Pod has no node.
+	g.w.eventually("the state of Server "+g.name+" is written", func(ctx context.Context) error {
+		if g.server(ctx).Status.State == "" {
+			return errors.New("it isn't")
+		}
+		return nil
+	})
 	seen := ""
 	for {
 		*sequence++
