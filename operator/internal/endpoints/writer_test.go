@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,9 +45,9 @@ func TestPassesBuildOnWhatWasJustWritten(t *testing.T) {
 	}
 }
 
-// The rights of an earlier version have no update: a rollback applies them while the newer operator leads.
-func TestASliceIsWrittenWithTheRightsOfAnEarlierVersion(t *testing.T) {
-	t.Parallel()
+// stored is a cluster with a slice, which read reads.
+func stored(t *testing.T, funcs interceptor.Funcs) (c client.Client, read func() *discoveryv1.EndpointSlice) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := discoveryv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -55,45 +56,41 @@ func TestASliceIsWrittenWithTheRightsOfAnEarlierVersion(t *testing.T) {
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "uid", Labels: map[string]string{}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithInterceptorFuncs(interceptor.Funcs{
-		Update: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
-			return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), o.GetName(), errors.New("no update"))
-		},
-	}).Build()
-	cached := &discoveryv1.EndpointSlice{}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), cached); err != nil {
-		t.Fatal(err)
-	}
-	want := cached.DeepCopy()
-	want.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}
-	var written PendingSlices
-	if err := Sync(t.Context(), c, &written, nil, []discoveryv1.EndpointSlice{*cached}, []*discoveryv1.EndpointSlice{want}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), cached); err != nil || len(cached.Endpoints) != 1 {
-		t.Errorf("it has %v: %v", cached.Endpoints, err)
-	}
-}
-
-// Where its watch needn't tell, a write is expected there, and takes no memory beside.
-func TestAWriteThatIsExpectedIsNotKept(t *testing.T) {
-	t.Parallel()
-	scheme := runtime.NewScheme()
-	if err := discoveryv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	is := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "uid", Labels: map[string]string{}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).Build()
-	read := func() *discoveryv1.EndpointSlice {
+	c = fake.NewClientBuilder().WithScheme(scheme).WithObjects(is).WithInterceptorFuncs(funcs).Build()
+	return c, func() *discoveryv1.EndpointSlice {
+		t.Helper()
 		s := &discoveryv1.EndpointSlice{}
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(is), s); err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
+}
+
+// The rights of an earlier version have no update: a rollback applies them while the newer operator leads.
+func TestASliceIsWrittenWithTheRightsOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	c, read := stored(t, interceptor.Funcs{
+		Update: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
+			return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), o.GetName(), errors.New("no update"))
+		},
+	})
+	cached := read()
+	want := cached.DeepCopy()
+	want.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}
+	var written PendingSlices
+	if err := Sync(t.Context(), c, &written, nil, []discoveryv1.EndpointSlice{*cached}, []*discoveryv1.EndpointSlice{want}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Endpoints, read().Endpoints); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Where its watch needn't tell, a write is expected there, and takes no memory beside.
+func TestAWriteThatIsExpectedIsNotKept(t *testing.T) {
+	t.Parallel()
+	c, read := stored(t, interceptor.Funcs{})
 	cached := read()
 	sync := func(e *Echoes, written *PendingSlices, address string) *discoveryv1.EndpointSlice {
 		want := cached.DeepCopy()

@@ -15,16 +15,26 @@ func keyOf(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
+// answered is an Allocation as a write of what is decided of it leaves it.
+func (w *world) answered(name string) *v1alpha1.Allocation {
+	w.t.Helper()
+	o, d := w.Decided(keyOf(name))
+	if d == nil {
+		w.t.Fatalf("nothing is decided of %s", name)
+	}
+	written := o.DeepCopy()
+	written.Status = d.Status(&written.Status)
+	written.ResourceVersion = w.next()
+	return written
+}
+
 // An Allocation that was deleted while its status was written is gone, though the answer to the write
 // comes after the word of the deletion.
 func TestALateAnswerBringsNothingBack(t *testing.T) {
 	w := newWorld(t)
 	s := w.server("one")
 	w.ask("a", ttl(time.Minute))
-	o, d := w.Decided(keyOf("a"))
-	written := o.DeepCopy()
-	written.Status = d.Status(&written.Status)
-	written.ResourceVersion = w.next()
+	written := w.answered("a")
 	w.SetAllocation(written, false)
 	gone := written.DeepCopy()
 	gone.ResourceVersion = w.next()
@@ -43,10 +53,7 @@ func TestAListBringsNothingBack(t *testing.T) {
 	w := newWorld(t)
 	s := w.server("one")
 	w.ask("a")
-	o, d := w.Decided(keyOf("a"))
-	written := o.DeepCopy()
-	written.Status = d.Status(&written.Status)
-	written.ResourceVersion = w.next()
+	written := w.answered("a")
 	w.SetAllocation(written, false)
 	w.CatchUp()
 	w.DeleteAllocation(written)
@@ -62,10 +69,7 @@ func TestAServerThatIsSeenLaterIsNotGone(t *testing.T) {
 	w := newWorld(t)
 	s := w.server("one")
 	w.ask("a")
-	o, d := w.Decided(keyOf("a"))
-	written := o.DeepCopy()
-	written.Status = d.Status(&written.Status)
-	w.stored["a"] = written
+	w.stored["a"] = w.answered("a")
 	delete(w.servers, "one")
 	w.restart()
 	if _, d := w.Decided(keyOf("a")); d == nil || !d.Unsure || d.State != v1alpha1.AllocationExpired {
