@@ -218,7 +218,9 @@ func TestTargetsOfAnyKindAreWatched(t *testing.T) {
 	}
 
 	// Without their Services they don't wait for servers, which never come here.
-	w.abandon()
+	if err := w.abandon(); err != nil {
+		t.Fatal(err)
+	}
 	fixture.Eventually(t, afterSettling, "all ElasticServices are gone", func(ctx context.Context) error {
 		var list v1alpha1.ElasticServiceList
 		if err := w.c.List(ctx, &list, client.InNamespace(w.ns)); err != nil {

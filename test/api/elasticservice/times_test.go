@@ -18,4 +18,6 @@ const (
 	afterCopies = 11 * time.Second
 	// afterElection is for a new leader: the last one's lease ends after 15 s.
 	afterElection = 40 * time.Second
+	// afterCollection is for the deletion of a hundred objects by one call.
+	afterCollection = time.Minute
 )

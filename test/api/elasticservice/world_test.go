@@ -2,6 +2,7 @@ package elasticservice_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -43,7 +44,9 @@ func newWorld(t *testing.T) *world {
 		if t.Failed() {
 			w.describe()
 		}
-		w.abandon()
+		if err := w.abandon(); err != nil {
+			t.Logf("let go of what is left: %v", err)
+		}
 	})
 	return w
 }
@@ -67,12 +70,13 @@ func (w *world) describe() {
 }
 
 // abandon lets go of what the test leaves behind, so that the operator has less
-// to do for the others.
-func (w *world) abandon() {
-	ctx, cancel := context.WithTimeout(context.Background(), promptly)
+// to do for the others. The API server deletes a collection one by one.
+func (w *world) abandon() error {
+	ctx, cancel := context.WithTimeout(context.Background(), afterCollection)
 	defer cancel()
-	_ = w.c.DeleteAllOf(ctx, &corev1.Service{}, client.InNamespace(w.ns))
-	_ = w.c.DeleteAllOf(ctx, &v1alpha1.ElasticService{}, client.InNamespace(w.ns))
+	return errors.Join(
+		w.c.DeleteAllOf(ctx, &corev1.Service{}, client.InNamespace(w.ns)),
+		w.c.DeleteAllOf(ctx, &v1alpha1.ElasticService{}, client.InNamespace(w.ns)))
 }
 
 func (w *world) create(o client.Object) {
