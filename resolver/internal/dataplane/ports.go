@@ -33,7 +33,7 @@ type port struct {
 
 // serve makes the service of a route, without ports.
 func (s *Server) serve(r *route.Route) *served {
-	return &served{Service: service.New(s.Shared, r)}
+	return &served{Service: service.New(s.Shared, r, s.departed.take(service.NameOf(r)))}
 }
 
 // update takes a new version of the route, except for the ports, and returns the previous one.

@@ -2,11 +2,15 @@ package dataplane
 
 import (
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"dormouse.dev/dormouse/api/v1alpha1"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/route"
 )
 
@@ -42,6 +46,69 @@ func TestARemovedRouteRefusesWhoIsHeldAndLeavesWhoIsRelayed(t *testing.T) {
 		if got := r.metric(name, nil); got != 0 {
 			t.Errorf("%s is still %v", name, got)
 		}
+	}
+}
+
+// An ElasticService may be deleted and made again, and so under another name.
+func TestWhoIsRelayedCountsForTheNextRouteOfTheService(t *testing.T) {
+	for _, network := range []route.Network{route.TCP, route.UDP} {
+		t.Run(string(network), func(t *testing.T) {
+			r := newRig(t)
+			address := r.serve("game", network)
+			server := freeAddress(t, network)
+			if network == route.TCP {
+				listenTCP(t, server, echo)
+			} else {
+				listenUDP(t, server)
+			}
+			r.backend(server, true)
+			c, err := net.Dial(string(network), address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			write(t, c, "a")
+			r.eventually("the client is relayed", func() bool { return r.sessions().Sessions == 1 })
+			again := r.route
+			for _, name := range []string{"lobby", "lobby-again"} {
+				r.server.Remove(again.UID)
+				if got := len(r.server.Sessions().Services); got != 0 {
+					t.Errorf("%d services in /sessions while the route is gone, want none", got)
+				}
+				again.UID, again.Name, again.Ports = types.UID("uid-of-"+name), name, nil
+				r.server.Update(&again)
+				if got := r.server.Sessions(string(again.UID)).Services; len(got) != 1 || got[0].Sessions != 1 {
+					t.Errorf("the next route has %+v, want one session", got)
+				}
+			}
+			other := again
+			other.UID, other.Service = "uid-other", "hall"
+			r.server.Update(&other)
+			if got := r.server.Sessions("uid-other").Services; len(got) != 0 {
+				t.Errorf("another Service's route has %+v, want no session", got)
+			}
+		})
+	}
+}
+
+// What is kept of routes that are gone has a bound: their clients.
+func TestRoutesWithoutClientsLeaveNothing(t *testing.T) {
+	var d departed
+	of := func(i int) types.NamespacedName {
+		return types.NamespacedName{Namespace: "arena", Name: strconv.Itoa(i)}
+	}
+	d.keep(of(0), &service.Activity{})
+	if len(d.counts) != 0 {
+		t.Error("a route without a client is kept")
+	}
+	for i := range 1000 {
+		a := &service.Activity{}
+		a.Relayed.Store(1)
+		d.keep(of(i), a)
+		a.Relayed.Store(0)
+	}
+	if n := len(d.counts); n > 2*reapLeast {
+		t.Errorf("%d routes are kept once their clients are gone", n)
 	}
 }
 

@@ -61,7 +61,8 @@ type Server struct {
 	fronts   map[route.FrontKey]*front
 	// named counts the services of a name. Two ElasticServices may name one Service, and its
 	// series end with the last.
-	named map[types.NamespacedName]int
+	named    map[types.NamespacedName]int
+	departed departed
 	// ended are the listeners of routes that are gone, kept for Close. Those that have ended
 	// are forgotten once there are reapAt.
 	ended  []*listener.Listener
@@ -147,6 +148,7 @@ func (s *Server) Remove(uid types.UID) {
 	delete(s.services, uid)
 	s.setFront(sv, sv.Route().Front, nil)
 	s.end(sv.close())
+	s.departed.keep(sv.Name(), sv.Active)
 	s.Metrics.Routes(len(s.services))
 	s.unname(sv.Name())
 }

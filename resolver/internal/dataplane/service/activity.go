@@ -7,7 +7,7 @@ import (
 	"dormouse.dev/dormouse/internal/informerapi"
 )
 
-// Activity counts a service's clients.
+// Activity counts a service's clients. Those who are relayed outlast their route.
 type Activity struct {
 	// Relayed counts clients with a backend, but for those that Unvalidated counts: UDP sessions
 	// whose clients' addresses aren't validated. One that is no longer is counted by both for a
@@ -20,10 +20,16 @@ type Activity struct {
 	Heard LastSeen
 }
 
+// Clients counts the clients that have a backend or are connecting to one. A TCP client with a
+// backend counts twice.
+func (a *Activity) Clients() int32 {
+	return a.Unvalidated.Load() + a.Relayed.Load() + a.Open.Load() // in that order: see Relayed
+}
+
 // Summary describes the service's clients for the operator. Ever reports whether there ever was
 // a client that counts.
 func (s *Service) Summary(now time.Time) (out informerapi.Sessions, ever bool) {
-	a := &s.Active
+	a := s.Active
 	unvalidated := a.Unvalidated.Load() // first: see Activity
 	out = informerapi.Sessions{
 		UID:         string(s.Route().UID),

@@ -20,8 +20,9 @@ type Service struct {
 	// Queue holds its clients.
 	Queue *hold.Queue
 	// Guard tracks its clients by their sources.
-	Guard  guard.Guard
-	Active Activity
+	Guard guard.Guard
+	// Active counts its clients, and those of an earlier ElasticService of its Service.
+	Active *Activity
 	// Held is the service's share of what all services hold. It is charged with the bytes that
 	// are kept for the service's clients. Stalled is such a share of what clients and servers have yet to take.
 	Held, Stalled *conn.Budget
@@ -36,9 +37,9 @@ type Service struct {
 	ports []*Port
 }
 
-// New makes the service of a route.
-func New(shared *Shared, r *route.Route) *Service {
-	s := &Service{Shared: shared, Held: shared.Held.Share(), Stalled: shared.Stalled.Share()}
+// New makes the service of a route. Its clients are counted in active.
+func New(shared *Shared, r *route.Route, active *Activity) *Service {
+	s := &Service{Shared: shared, Active: active, Held: shared.Held.Share(), Stalled: shared.Stalled.Share()}
 	s.route.Store(r)
 	s.Queue = hold.New(r, hold.Options{
 		Waker: shared.Waker, QuickDials: shared.quickDials, Protocols: shared.Protocols, Learnt: s.learnt, Metrics: shared.Metrics, Log: shared.Log,

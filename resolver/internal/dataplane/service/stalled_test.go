@@ -13,7 +13,7 @@ func TestOneServicesStalledClientsLeaveRoomForOthers(t *testing.T) {
 	shared := NewShared(Options{MaxHeldBytes: 1 << 20})
 	services := map[types.UID]*Service{}
 	for _, uid := range []types.UID{"one", "other"} {
-		services[uid] = New(shared, &route.Route{UID: uid, Name: string(uid)})
+		services[uid] = New(shared, &route.Route{UID: uid, Name: string(uid)}, &Activity{})
 	}
 	const each = 1 << 10
 	took := 0

@@ -45,7 +45,7 @@ func newPort(t *testing.T, server netip.AddrPort) *Port {
 			Backends: []route.Backend{{Address: server, Serving: true}},
 		}},
 	}
-	s := service.New(shared, r)
+	s := service.New(shared, r, &service.Activity{})
 	p := NewPort(s.NewPort(r, &r.Ports[0], tcp.Protocol{}), NewService())
 	t.Cleanup(func() {
 		p.Close()

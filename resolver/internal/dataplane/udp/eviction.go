@@ -69,7 +69,7 @@ func (t *strangers) uncount(s *session) {
 // count counts a session that has a backend for its service's idleness. One that only queries
 // doesn't count. The lock of the strangers guards it.
 func (s *session) count() {
-	switch a := &s.port.Active; {
+	switch a := s.port.Active; {
 	case s.query:
 		return
 	case s.validated.Load():

@@ -47,7 +47,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{t: t}
 	r := w.route()
-	w.service = service.New(shared, r)
+	w.service = service.New(shared, r, &service.Activity{})
 	w.port = NewPort(w.service.NewPort(r, &r.Ports[0], udp.Protocol{}), &Service{}, &ClosingSockets{})
 	socket, err := w.port.Open()
 	if err != nil {
@@ -274,7 +274,7 @@ func TestAPlaceIsFreeOnceItsSessionIsGone(t *testing.T) {
 		hears(t, server, "hello")
 		s.over("")
 		w.eventually("the session's place is free", func() bool { return w.service.FilesTaken() == 0 })
-		if a := &w.service.Active; a.Relayed.Load() != 0 || a.Unvalidated.Load() != 0 {
+		if a := w.service.Active; a.Relayed.Load() != 0 || a.Unvalidated.Load() != 0 {
 			t.Fatalf("%d sessions and %d without a validated address are relayed, and have no place", a.Relayed.Load(), a.Unvalidated.Load())
 		}
 	}
