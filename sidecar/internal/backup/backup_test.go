@@ -261,10 +261,15 @@ func TestALinkThatTakesADirectorysPlaceLeadsNowhere(t *testing.T) {
 		close(end)
 		<-ended
 	}()
-	changed := false
+	changed, copied := false, 0
 	for range 100 {
 		made, err := p.run(t.Context(), t, p.options(commandBackup))
+		// The swaps and the looks can take turns, so that each look comes too late: it is what the backup says then.
+		if errors.Is(err, errReplaced) {
+			continue
+		}
 		check(t, err)
+		copied++
 		changed = changed || made.Changed
 		for name, content := range contents(t, p.archive()) {
 			if content == "outside" {
@@ -272,8 +277,8 @@ func TestALinkThatTakesADirectorysPlaceLeadsNowhere(t *testing.T) {
 			}
 		}
 	}
-	if !changed {
-		t.Error("no swap was noticed in 100 backups")
+	if copied == 0 || !changed {
+		t.Errorf("%d of 100 backups were made, and a swap was noticed: %t", copied, changed)
 	}
 }
 

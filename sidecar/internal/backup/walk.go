@@ -138,7 +138,7 @@ func (w *walker) entry(dir *os.Root, base, name string, depth int) error {
 		}
 		w.changed = true
 	}
-	return fmt.Errorf("copy %s: something else takes its place again and again", name)
+	return fmt.Errorf("copy %s: %w each of %d times", name, errReplaced, mostLooks)
 }
 
 // isDenied reports whether a file that is there can't be read.
