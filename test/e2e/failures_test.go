@@ -25,14 +25,38 @@ import (
 // wrong is mended.
 const healTimeout = 90 * time.Second
 
-// crashes makes a game's server crash a number of times before it listens.
-func crashes(times int) func(*appsv1.Deployment) {
+// crashes makes a game's server crash so many times before it listens. It may be a variable of the server's environment.
+func crashes(times string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		pod := &d.Spec.Template.Spec
 		pod.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		game := &pod.Containers[0]
 		game.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
-		game.Args = append(game.Args, fmt.Sprintf("--crash-first=%d", times), "--crash-file=/scratch/crashes")
+		game.Args = append(game.Args, "--crash-first="+times, "--crash-file=/scratch/crashes")
+	}
+}
+
+// crashesUntilMended makes a game's server crash at each start until mend is called. kubelet reads how often it is to
+// crash anew for each start.
+func crashesUntilMended(ctx context.Context, t *testing.T, ns string) (change func(*appsv1.Deployment), mend func()) {
+	t.Helper()
+	crash := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "crashes"}, Data: map[string]string{"times": "1000"}}
+	if err := suite.Cluster.Client.Create(ctx, crash); err != nil {
+		t.Fatal(err)
+	}
+	change = func(d *appsv1.Deployment) {
+		crashes("$(CRASHES)")(d)
+		game := &d.Spec.Template.Spec.Containers[0]
+		game.Env = append(game.Env, corev1.EnvVar{Name: "CRASHES", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: crash.Name}, Key: "times",
+		}}})
+	}
+	return change, func() {
+		t.Helper()
+		crash.Data["times"] = "0"
+		if err := suite.Cluster.Client.Update(ctx, crash); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -40,10 +64,10 @@ func crashes(times int) func(*appsv1.Deployment) {
 func TestHeldClientsOutliveCrashesAndAreServedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	ctx, ns := suite.Namespace(t)
-	// The second crash costs kubelet's back-off of 10 s.
+	change, mend := crashesUntilMended(ctx, t, ns)
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Probe: true,
-		BootDelay: time.Second, Change: crashes(2),
+		BootDelay: time.Second, Change: change,
 	}
 	suite.Asleep(ctx, t, g)
 	tcp, udp := suite.DialTCP(ctx, t, suite.ClusterIP(ctx, t, g, 7000)), suite.DialUDP(ctx, t, suite.ClusterIP(ctx, t, g, 7001))
@@ -56,6 +80,7 @@ func TestHeldClientsOutliveCrashesAndAreServedByTheNextAttempt(t *testing.T) {
 		}
 	}
 	serverIsDown(ctx, t, g, reasons.ServerCrashing, "Container game of pod lobby-", "exit code")
+	mend()
 	play, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
 	for who, p := range map[string]interface {
@@ -78,7 +103,7 @@ func TestAHoldThatTimesOutEndsCleanly(t *testing.T) {
 	ctx, ns := suite.Namespace(t)
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, UDP: []int32{7001}, Probe: true,
-		HoldTimeout: hold, Change: crashes(1000),
+		HoldTimeout: hold, Change: crashes("1000"),
 	}
 	suite.Asleep(ctx, t, g)
 	udp := suite.DialUDP(ctx, t, suite.ClusterIP(ctx, t, g, 7001))
@@ -115,7 +140,7 @@ func TestATargetThatGoesOnCrashingIsPutToSleepAgain(t *testing.T) {
 	ctx, ns := suite.Namespace(t)
 	g := env.Game{
 		Namespace: ns, Name: "lobby", TCP: []int32{7000}, Trigger: true, SleepAfter: 5 * time.Second,
-		HoldTimeout: 3 * time.Second, Change: crashes(1000),
+		HoldTimeout: 3 * time.Second, Change: crashes("1000"),
 	}
 	suite.Asleep(ctx, t, g)
 	tcp := dialRaw(ctx, t, suite.ClusterIP(ctx, t, g, 7000))
