@@ -118,10 +118,6 @@ func TestClientsOfATargetThatIsDeletedAreRefusedSoonAndItHeals(t *testing.T) {
 	servedAnew(ctx, t, g)
 }
 
-// mostRefused is far less than the five minutes for which clients are held. With an API server that is slow now and then,
-// the operator can't say each time that there is nothing to wake, and the resolver asks again.
-const mostRefused = 40 * time.Second
-
 // refusedWithin fails unless a new client's connection ends soon and cleanly, and
 // gives after how long it did.
 func refusedWithin(ctx context.Context, t *testing.T, g env.Game) time.Duration {
@@ -133,8 +129,8 @@ func refusedWithin(ctx context.Context, t *testing.T, g env.Game) time.Duration 
 	}
 	endsCleanly(t, c)
 	took := time.Since(began)
-	if took > mostRefused {
-		t.Errorf("the client was refused after %s, want about 3s, and %s at most", took, mostRefused)
+	if took > 10*time.Second {
+		t.Errorf("the client was refused after %s, want about 3s at most", took)
 	}
 	return took
 }

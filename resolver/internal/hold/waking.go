@@ -161,16 +161,18 @@ const (
 )
 
 // answered takes in an answer, and reports whether the clients that it was asked for wait in
-// vain. After any other answer, or none, they wait on: a resolver that can't reach the operator
-// doesn't know.
+// vain. An accepted call begins anew. After a call that failed they wait on, since it says nothing:
+// neither that there is something to wake nor that there isn't.
 func (n *nothingToWake) answered(now time.Time, outcome wake.Outcome) bool {
-	if outcome != wake.NotFound {
+	switch outcome {
+	case wake.NotFound:
+		n.page.add(now, pageGap, pageMemory)
+		n.held.add(now, nothingGap, nothingMemory)
+		return n.held.certain
+	case wake.Accepted:
 		*n = nothingToWake{}
-		return false
 	}
-	n.page.add(now, pageGap, pageMemory)
-	n.held.add(now, nothingGap, nothingMemory)
-	return n.held.certain
+	return false
 }
 
 // knows reports whether those who are told to come again would do so in vain.
@@ -178,7 +180,7 @@ func (n *nothingToWake) knows(now time.Time) bool {
 	return n.page.certain && now.Sub(n.page.last) <= pageMemory
 }
 
-// series is an uninterrupted series of answers that there is nothing to wake.
+// series is a series of answers that there is nothing to wake, with no accepted call among them.
 type series struct {
 	// since is the first of them, and last the last; zero when there is none.
 	since, last time.Time

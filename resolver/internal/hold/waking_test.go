@@ -19,7 +19,8 @@ func TestHope(t *testing.T) {
 		"one answer says little":               {no(0, false)},
 		"three seconds of them say all":        {no(0, false), no(1, false), no(2.9, false), no(3, true), no(3.2, true)},
 		"an accepted call begins anew":         {no(0, false), no(2, false), {2.5, wake.Accepted, false}, no(3, false), no(5.9, false), no(6, true)},
-		"a call that failed says nothing":      {no(0, false), no(2, false), {2.5, wake.TimedOut, false}, no(3, false)},
+		"a call that failed says nothing":      {no(0, false), {1, wake.TimedOut, false}, {2, wake.Unavailable, false}, no(3, true), {3.5, wake.TimedOut, false}, no(4, true)},
+		"nor do many that failed":              {no(0, false), no(2, false), {3, wake.TimedOut, false}, {5, wake.TimedOut, false}, no(6, false), no(9, true)},
 		"an API backend that is away":          {{0, wake.Unavailable, false}, {60, wake.Unavailable, false}},
 		"answers that are far apart":           {no(0, false), no(4, false), no(8, false), no(9, false), no(11, true)},
 		"the next client is refused at once":   {no(0, false), no(3, true), no(40, true), no(90, true)},
@@ -57,7 +58,7 @@ func TestAPageSaysThatThereIsNothingToWakeOnceThatIsCertain(t *testing.T) {
 		"or once a minute then":             {no(0, false), no(5.2, true), no(65.5, true), later(125, true), no(126, true)},
 		"what was long ago doesn't count":   {no(0, false), no(5.2, true), later(126, false), no(126, false)},
 		"an accepted call begins anew":      {no(0, false), no(5, true), {6, wake.Accepted, false}, no(7, false), no(10, true)},
-		"a call that failed says nothing":   {no(0, false), no(5, true), {6, wake.TimedOut, false}},
+		"a call that failed says nothing":   {no(0, false), {3, wake.TimedOut, false}, no(5, true), {6, wake.TimedOut, true}, later(125, true), later(126, false)},
 		"a held client is certain for both": {no(0, false), no(1, false), no(2, false), no(3, true)},
 	} {
 		t.Run(name, func(t *testing.T) {
