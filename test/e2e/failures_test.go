@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,16 +80,26 @@ func TestHeldClientsOutliveCrashesAndAreServedByTheNextAttempt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A node forgets a UDP player who has had no answer after 30 seconds of silence, and games send more often.
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	var sends sync.WaitGroup
+	sends.Go(func() {
+		if err := udp.Play(sending, 5*time.Second); err != nil {
+			t.Error(err)
+		}
+	})
 	serverIsDown(ctx, t, g, reasons.ServerCrashing, "Container game of pod lobby-", "exit code")
 	mend()
 	play, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
-	for who, p := range map[string]interface {
-		Drain(context.Context) error
-	}{"the TCP player": tcp, "the UDP player": udp} {
-		if err := p.Drain(play); err != nil {
-			t.Fatalf("%s: %v", who, err)
-		}
+	if err := tcp.Drain(play); err != nil {
+		t.Fatalf("the TCP player: %v", err)
+	}
+	stop()
+	sends.Wait()
+	if err := udp.Drain(play); err != nil {
+		t.Fatalf("the UDP player: %v", err)
 	}
 	suite.Intact(t, "the TCP player", tcp)
 	suite.Intact(t, "the UDP player", udp)

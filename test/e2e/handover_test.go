@@ -320,6 +320,10 @@ func TestScaledToZeroByHandAndLeftAwakeOnDeletion(t *testing.T) {
 	if _, err := suite.PlayOnce(ctx, "tcp", suite.ClusterIP(ctx, t, g, 7000)); err != nil {
 		t.Fatal(err)
 	}
+	// A wake call that is under way while the player is served would raise the service again.
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+		t.Fatal(err)
+	}
 	suite.Scale(ctx, t, g, 0)
 	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
