@@ -24,6 +24,8 @@ CHAOS_FLAGS ?=
 BEFORE ?= HEAD~1
 # Handovers of make handover.
 RUNS ?= 200
+# Sleeps of make worlds.
+SLEEPS ?= 10
 # Flags for bench-report, bench-scale and bench-proxy.
 BENCH_FLAGS ?=
 # What chance goes by in make sim. SIM_FLAGS may be -plot=FILE.
@@ -110,7 +112,7 @@ test-e2e: ## Run the tests against the local Kubernetes
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	@mkdir -p bin
-	$(GO) test -count=1 -p=1 -parallel=6 -timeout=30m $(TEST_FLAGS) $(call packages,'$(is_e2e)' | grep -Ev '$(is_apart)') 2>&1 | tee bin/test-e2e.log || $(call failures,bin/test-e2e.log)
+	$(GO) test -count=1 -p=1 -parallel=4 -timeout=40m $(TEST_FLAGS) $(call packages,'$(is_e2e)' | grep -Ev '$(is_apart)') 2>&1 | tee bin/test-e2e.log || $(call failures,bin/test-e2e.log)
 
 .PHONY: test-chaos
 test-chaos: ## Play for three minutes while things break
@@ -123,6 +125,12 @@ handover: ## Play over UDP while RUNS services change hands, three at once
 	$(call need_root)
 	@$(DEVCLUSTER) install
 	$(GO) test -count=1 -timeout=0 -parallel=3 $(TEST_FLAGS) ./test/e2e/handover -v -args -runs=$(RUNS)
+
+.PHONY: worlds
+worlds: ## Play in a Minecraft world that sleeps SLEEPS times, is updated, and crashes
+	$(call need_root)
+	@$(DEVCLUSTER) install
+	$(GO) test -count=1 -timeout=0 $(TEST_FLAGS) -run='^TestAWorldOutlastsSleepUpdateAndCrash$$' ./test/e2e/games -v -args -sleeps=$(SLEEPS)
 
 # The other commit's source is unpacked where nothing of this one's is built.
 .PHONY: upgrade

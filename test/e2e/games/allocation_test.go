@@ -23,7 +23,7 @@ import (
 //
 // It runs by itself: 20 games that start at once leave others nothing of two processors.
 func TestAHundredMatchesWakeAGameAndArePlaced(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.TestTimeout)
 	t.Cleanup(cancel)
 	const servers, capacity, matches, gone = 20, 5, 100, 10
 	offer(ctx, t, "duel", func(s *v1alpha1.GameTypeSpec) {

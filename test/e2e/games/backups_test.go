@@ -93,9 +93,7 @@ func (w *world) loseDisk(ctx context.Context) {
 // it in Debian's client.
 func TestAWorldOutlastsTheLossOfItsDisk(t *testing.T) {
 	t.Parallel()
-	_, ns := suite.Namespace(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
-	t.Cleanup(cancel)
+	ctx, ns := suite.Namespace(t)
 	s, files := newShare(ctx, t, ns)
 	w := newShaft(ctx, t, ns, files, &v1alpha1.BackupSpec{
 		To: backupTarget(ctx, t, ns), OnWake: v1alpha1.BackupOnWakeWait, Keep: v1alpha1.BackupRetention{Last: 10},
@@ -155,9 +153,7 @@ func backupTarget(ctx context.Context, t *testing.T, namespace string) v1alpha1.
 // Server begins with that, and a third with the disk of the first.
 func TestAServerBeginsWithAnothersWorld(t *testing.T) {
 	t.Parallel()
-	_, ns := suite.Namespace(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-	t.Cleanup(cancel)
+	ctx, ns := suite.Namespace(t)
 	bucket, err := suite.Cluster.Bucket(ctx, ns, os.Stderr)
 	if err != nil {
 		t.Fatal(err)

@@ -197,9 +197,7 @@ func podReady(p *corev1.Pod) bool {
 // and no Server hangs in its deletion. The Servers of another Fleet are replaced
 // on nodes that answer.
 func TestANodeThatVanishesHoldsNothingUp(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	t.Cleanup(cancel)
-	_, ns := suite.Namespace(t)
+	ctx, ns := suite.Namespace(t)
 	const node = 2
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

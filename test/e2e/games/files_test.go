@@ -112,9 +112,7 @@ func (s *share) same(name string, want [sha256.Size]byte) {
 // ever, and the pod that serves the files is gone after that.
 func TestAWorldsFilesAreAtHand(t *testing.T) {
 	t.Parallel()
-	_, ns := suite.Namespace(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
-	t.Cleanup(cancel)
+	ctx, ns := suite.Namespace(t)
 	s, files := newShare(ctx, t, ns)
 	w := newWorld(ctx, t, ns, 1, func(spec *v1alpha1.GameTypeSpec) {
 		spec.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: time.Second}}

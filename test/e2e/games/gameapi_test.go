@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +51,7 @@ func (p *panel) lists(ctx context.Context, code string) []string {
 // environment: what it says is in its Server's status. Another code says nothing.
 func TestAGamesProcessSpeaksThroughTheAPI(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.TestTimeout)
 	t.Cleanup(cancel)
 	s := &v1alpha1.Server{
 		ObjectMeta: metav1.ObjectMeta{

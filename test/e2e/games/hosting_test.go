@@ -98,7 +98,7 @@ func (p *panel) do(ctx context.Context, method, path, body string) map[string]an
 // its world as it was, and deleted.
 func TestAServersLifeThroughTheAPI(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.TestTimeout)
 	t.Cleanup(cancel)
 	w := newWorld(ctx, t, hostingNamespace, 0, func(s *v1alpha1.GameTypeSpec) {
 		s.Sleep = &v1alpha1.SleepSpec{After: &metav1.Duration{Duration: 3 * time.Second}}

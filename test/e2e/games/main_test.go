@@ -3,9 +3,15 @@
 package games
 
 import (
+	"flag"
 	"testing"
 
 	"dormouse.dev/dormouse/test/e2e/suite"
 )
 
-func TestMain(m *testing.M) { suite.Main(m) }
+var sleeps = flag.Int("sleeps", 3, "how often a world sleeps and wakes")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	suite.Main(m)
+}

@@ -45,7 +45,7 @@ func offer(ctx context.Context, t *testing.T, name string, change func(*v1alpha1
 //
 // It runs by itself, as the browser wants a processor.
 func TestThePageShowsAServersLife(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), suite.TestTimeout)
 	t.Cleanup(cancel)
 	if err := env.InstallDebian(ctx, "chromium", page.Program, os.Stderr); errors.Is(err, env.ErrNotInstalled) {
 		t.Skip(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -240,8 +241,8 @@ func TestADrainedServerKeepsItsPlayers(t *testing.T) {
 func TestAFleetSleepsWhenItsPlayersHaveLeft(t *testing.T) {
 	t.Parallel()
 	ctx, ns := suite.Namespace(t)
-	const sleepAfter = 5 * time.Second
-	g := behindAService(ctx, t, ns, 3, env.Game{IdlePlayers: true, SleepAfter: sleepAfter})
+	// It may sleep once its players are there: its servers come one after the other.
+	g := behindAService(ctx, t, ns, 3, env.Game{IdlePlayers: true})
 	address := suite.ClusterIP(ctx, t, g, env.GameTCP)
 	// Who came through the resolver over UDP would keep it awake for two minutes more.
 	es := &v1alpha1.ElasticService{}
@@ -253,8 +254,10 @@ func TestAFleetSleepsWhenItsPlayersHaveLeft(t *testing.T) {
 	}
 	two := invite(ctx, t, g, 1)
 	two.on(ctx, t)
-	// The first server may have been idle for so long before the last one was ready.
-	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAwake, v1alpha1.ModeServe); err != nil {
+	const sleepAfter = 5 * time.Second
+	wakeful := es.DeepCopy()
+	es.Spec.SleepAfter = &metav1.Duration{Duration: sleepAfter}
+	if err := suite.Cluster.Client.Patch(ctx, es, client.MergeFrom(wakeful)); err != nil {
 		t.Fatal(err)
 	}
 	if es, err := neverAsleep(ctx, g, 3*sleepAfter); err != nil {

@@ -121,7 +121,7 @@ func (s *shaft) greet(ctx context.Context, by *share) {
 // player whose client gave up tries again.
 func (s *shaft) dig(ctx context.Context, greeted bool) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	look := slices.Concat(s.dug, s.undug)
 	stay, err := s.player.Dig(ctx, s.address, look...)
