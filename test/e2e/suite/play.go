@@ -94,15 +94,14 @@ func WaitDirect(ctx context.Context, g env.Game, resolvers []netip.Addr) error {
 		if err != nil {
 			return err
 		}
-		direct := 0
 		err = env.WaitUntil(ctx, "new "+network+" clients reach the server", func(ctx context.Context) (bool, error) {
-			stats, err := PlayOnce(ctx, network, address)
-			if err != nil || stats.Paths[0].Through(resolvers...) {
-				direct = 0
-				return false, err
+			for range inARow {
+				stats, err := PlayOnce(ctx, network, address)
+				if err != nil || stats.Paths[0].Through(resolvers...) {
+					return false, err
+				}
 			}
-			direct++
-			return direct == inARow, nil
+			return true, nil
 		})
 		if err != nil {
 			return err
