@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -79,9 +80,9 @@ type Reviewer struct {
 	accepted *utilcache.LRUExpireCache
 	tokens   *utilcache.LRUExpireCache
 	answers  *utilcache.LRUExpireCache
-	// asking are the tokens that the API server is asked about now: many calls at once with a new one are one
-	// question.
-	asking singleflight.Group
+	// asking are the tokens, and checking what they may do, that the API server is asked about now: many calls at
+	// once with the same are one question.
+	asking, checking singleflight.Group
 }
 
 // New makes a Reviewer.
@@ -143,12 +144,26 @@ type asked struct {
 	action Action
 }
 
-// Check returns nil if a user may do something, and ErrForbidden with the reason if not.
+// key tells questions apart.
+func (q asked) key() string {
+	return strings.Join([]string{string(q.token[:]), q.action.Namespace, q.action.Verb, q.action.Resource, q.action.Name}, "\x00")
+}
+
+// Check returns nil if a user may do something, ErrForbidden with the reason if not, and ErrUnasked where the API server
+// couldn't be asked.
 func (r *Reviewer) Check(ctx context.Context, u *User, a Action) error {
 	question := asked{u.token, a}
 	if v, ok := r.answers.Get(question); ok {
 		return v.(answer).err
 	}
+	// Whoever asks may go away before others who wait for the answer.
+	_, err, _ := r.checking.Do(question.key(), func() (any, error) { return nil, r.check(context.WithoutCancel(ctx), u, question) })
+	return err //nolint:wrapcheck // check says what failed
+}
+
+// check asks the API server whether a user may do something.
+func (r *Reviewer) check(ctx context.Context, u *User, question asked) error {
+	a := question.action
 	extra := map[string]authorizationv1.ExtraValue{}
 	for k, v := range u.review.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)

@@ -101,6 +101,41 @@ func TestCallsAtOnceWithANewTokenAreOneQuestion(t *testing.T) {
 	})
 }
 
+// Many calls at once that want the same are one question, and outlast the caller who came first; what others want is
+// another.
+func TestCallsAtOnceThatWantTheSameAreOneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, asked := reviewer(&few{left: 1}, func(s authorizationv1.SubjectAccessReviewSpec) bool { return s.ResourceAttributes.Verb == "create" })
+		alice, err := r.User(t.Context(), netip.Addr{}, "good-alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan struct{})
+		r.client.(*fake.Clientset).PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+			<-answer
+			return false, nil, nil
+		})
+		gone, leave := context.WithCancel(t.Context())
+		var calls errgroup.Group
+		for i := range 50 {
+			ctx := t.Context()
+			if i == 0 {
+				ctx = gone
+			}
+			calls.Go(func() error { return r.Check(ctx, alice, Action{Verb: "create", Resource: "allocations"}) })
+			synctest.Wait()
+		}
+		leave()
+		close(answer)
+		if err := calls.Wait(); err != nil || asked["rights"] != 1 {
+			t.Errorf("the API server was asked %d times: %v", asked["rights"], err)
+		}
+		if err := r.Check(t.Context(), alice, Action{Verb: "delete", Resource: "allocations"}); !errors.Is(err, ErrForbidden) {
+			t.Errorf("what nobody may do is answered by %v", err)
+		}
+	})
+}
+
 // A user is one whichever token is shown, and what a token may do is asked for each of them.
 func TestUsersAreToldApartByNameAndAnswersByToken(t *testing.T) {
 	r, asked := reviewer(&few{left: 100}, func(s authorizationv1.SubjectAccessReviewSpec) bool {
