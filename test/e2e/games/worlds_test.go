@@ -56,8 +56,9 @@ func newWorld(ctx context.Context, t *testing.T, namespace string, replicas int3
 		Template: v1alpha1.ServerTemplate{Spec: v1alpha1.ServerSpec{
 			Template: pod,
 			Ports:    []v1alpha1.ServerPort{{Name: "game", ContainerPort: node.MinecraftPort, Protocol: "minecraft"}},
-			Health:   v1alpha1.HealthSpec{Period: &metav1.Duration{Duration: time.Second}},
-			Storage:  []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi")}},
+			// On a busy machine the game may answer nobody for seconds.
+			Health:  v1alpha1.HealthSpec{Period: &metav1.Duration{Duration: time.Second}, FailureThreshold: 30},
+			Storage: []v1alpha1.StorageSpec{{Name: "world", MountPath: "/world", Size: resource.MustParse("1Gi")}},
 		}},
 	}
 	if change != nil {
