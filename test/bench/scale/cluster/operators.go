@@ -2,20 +2,23 @@ package cluster
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/test/bench/process"
 )
 
@@ -113,8 +116,8 @@ func (c *Cluster) Succeed() {
 }
 
 // AwaitLeader waits until a replica leads and has no more to do, and gives when since a time: when it
-// was elected, as its Lease says, and when it was seen, once in five seconds, to have no passes in a queue
-// or in a backlog any more, those that are under way included.
+// was elected, as its Lease says, and when it was seen, once in five seconds, to have begun its passes and to have
+// none in a queue or in a backlog any more, those that are under way included.
 func (c *Cluster) AwaitLeader(ctx context.Context, address string, began time.Time) (elected, done time.Duration, err error) {
 	err = process.Until(ctx, leaderTime, "there is a leader", func() (bool, error) {
 		lease := &coordinationv1.Lease{}
@@ -127,15 +130,19 @@ func (c *Cluster) AwaitLeader(ctx context.Context, address string, began time.Ti
 	if err != nil {
 		return 0, 0, err
 	}
+	controllers, err := c.controllers(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
 	var idle time.Time
 	err = process.UntilEvery(ctx, scrapeEvery, leaderTime, "the leader has no more to do", func() (bool, error) {
-		passes, err := c.passes(ctx, address)
+		is, err := c.passes(ctx, address)
 		if err := errors.Join(err, c.Alive(ctx)); err != nil {
 			return false, err
 		}
 		now := time.Now()
 		switch {
-		case passes > 0:
+		case !is.begunBy(controllers) || is.left > 0:
 			idle = time.Time{}
 		case idle.IsZero():
 			idle = now
@@ -145,37 +152,71 @@ func (c *Cluster) AwaitLeader(ctx context.Context, address string, began time.Ti
 	return elected, idle.Sub(began), err
 }
 
-// passes is how many passes an operator has to make. Its metrics have megabytes, and what it takes to
-// read all of them would be missing on the processors that are measured.
-func (c *Cluster) passes(ctx context.Context, address string) (_ float64, err error) {
+// passes are those that an operator makes.
+type passes struct {
+	// left is how many are to be made.
+	left float64
+	// made is how many were made, by controller.
+	made map[string]float64
+}
+
+// begunBy reports whether each controller has made a pass: before, a new leader's queues are empty.
+func (p passes) begunBy(controllers []string) bool {
+	return !slices.ContainsFunc(controllers, func(name string) bool { return p.made[name] == 0 })
+}
+
+// controllers are those of which a leader makes first passes, since there is something of their kind.
+func (c *Cluster) controllers(ctx context.Context) (names []string, err error) {
+	for name, list := range map[string]client.ObjectList{"server": &v1alpha1.ServerList{}, "elasticservice": &v1alpha1.ElasticServiceList{}} {
+		if err := c.Client.List(ctx, list, client.Limit(1)); err != nil {
+			return nil, fmt.Errorf("look for what a leader has to see to: %w", err)
+		}
+		if meta.LenList(list) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// passes are the passes of an operator. Its metrics have megabytes, and what it takes to read all of them would be
+// missing on the processors that are measured.
+func (c *Cluster) passes(ctx context.Context, address string) (_ passes, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
-		return 0, fmt.Errorf("build a request: %w", err)
+		return passes{}, fmt.Errorf("build a request: %w", err)
 	}
 	res, err := c.Web.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
+		return passes{}, fmt.Errorf("read metrics: %w", err)
 	}
 	defer func() { err = errors.Join(err, res.Body.Close()) }()
 	return passesIn(res.Body)
 }
 
-// passesIn adds up the series of a scrape that count passes to come.
-func passesIn(scrape io.Reader) (sum float64, err error) {
+// passesIn reads the series of a scrape that count passes.
+func passesIn(scrape io.Reader) (passes, error) {
+	const made = `controller_runtime_reconcile_total{controller="`
+	is := passes{made: map[string]float64{}}
 	lines := bufio.NewScanner(scrape)
 	for lines.Scan() {
-		line := lines.Bytes()
-		if !bytes.HasPrefix(line, []byte("workqueue_depth{")) && !bytes.HasPrefix(line, []byte("dormouse_backlog_passes{")) {
+		line := lines.Text()
+		rest, done := strings.CutPrefix(line, made)
+		if !done && !strings.HasPrefix(line, "workqueue_depth{") && !strings.HasPrefix(line, "dormouse_backlog_passes{") {
 			continue
 		}
-		value, err := strconv.ParseFloat(string(line[bytes.LastIndexByte(line, ' ')+1:]), 64)
+		value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
-			return 0, fmt.Errorf("read the metric %s: %w", line, err)
+			return passes{}, fmt.Errorf("read the metric %s: %w", line, err)
 		}
-		sum += value
+		if done {
+			controller, _, _ := strings.Cut(rest, `"`)
+			is.made[controller] += value
+		} else {
+			is.left += value
+		}
 	}
 	if err := lines.Err(); err != nil {
-		return 0, fmt.Errorf("read metrics: %w", err)
+		return passes{}, fmt.Errorf("read metrics: %w", err)
 	}
-	return sum, nil
+	return is, nil
 }
