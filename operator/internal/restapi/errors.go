@@ -76,8 +76,14 @@ var codes = map[int]string{
 	http.StatusTooManyRequests: codeTooMany, http.StatusUnprocessableEntity: codeRefused, http.StatusServiceUnavailable: codeUnavailable,
 }
 
+// brokenOff is what huma says of a body that it couldn't read to its end, with status 500.
+const brokenOff = "cannot read request body"
+
 // newFailure is the answer to an error that huma found: a request that isn't as the document says.
 func newFailure(status int, message string, errs ...error) *Failure {
+	if status == http.StatusInternalServerError && message == brokenOff {
+		return fail(http.StatusBadRequest, "body", "The body broke off: send it whole.")
+	}
 	f := &Failure{status: status}
 	var words []string
 	for _, err := range errs {

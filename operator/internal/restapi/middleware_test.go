@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -140,6 +142,20 @@ func TestErrorsHaveTheRightStatus(t *testing.T) {
 		if again := errors.As(got, &h) && h.GetHeaders().Get("Retry-After") != ""; again != c.again {
 			t.Errorf("%s: told to come again: %v", name, again)
 		}
+	}
+}
+
+// A caller who hangs up in the middle of a body has made a mistake, and not the API.
+func TestABodyThatBreaksOffIsNoFaultOfOurs(t *testing.T) {
+	w := newWorld(t, logr.Discard(), nil)
+	body := io.MultiReader(strings.NewReader(`{"target":`), iotest.ErrReader(io.ErrUnexpectedEOF))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/allocate", body)
+	r.Header.Set("Authorization", "Bearer good-alice")
+	r.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	w.handler.ServeHTTP(answer, r)
+	if text := answer.Body.String(); answer.Code != http.StatusBadRequest || !strings.Contains(text, `"invalid"`) || !strings.Contains(text, "send it whole") {
+		t.Errorf("answered %d %s", answer.Code, text)
 	}
 }
 
