@@ -164,15 +164,15 @@ const (
 // vain. An accepted call begins anew. After a call that failed they wait on, since it says nothing:
 // neither that there is something to wake nor that there isn't.
 func (n *nothingToWake) answered(now time.Time, outcome wake.Outcome) bool {
-	switch outcome {
-	case wake.NotFound:
-		n.page.add(now, pageGap, pageMemory)
-		n.held.add(now, nothingGap, nothingMemory)
-		return n.held.certain
-	case wake.Accepted:
+	if outcome == wake.Accepted {
 		*n = nothingToWake{}
 	}
-	return false
+	if outcome != wake.NotFound {
+		return false
+	}
+	n.page.add(now, pageGap, pageMemory)
+	n.held.add(now, nothingGap, nothingMemory)
+	return n.held.certain
 }
 
 // knows reports whether those who are told to come again would do so in vain.
