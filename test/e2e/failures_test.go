@@ -81,9 +81,13 @@ func TestHeldClientsOutliveCrashesAndAreServedByTheNextAttempt(t *testing.T) {
 		}
 	}
 	// A node forgets a UDP player who has had no answer after 30 seconds of silence, and games send more often.
-	sending, stop := context.WithCancel(ctx)
-	defer stop()
+	sending, cancel := context.WithCancel(ctx)
 	var sends sync.WaitGroup
+	stop := func() {
+		cancel()
+		sends.Wait()
+	}
+	defer stop()
 	sends.Go(func() {
 		if err := udp.Play(sending, 5*time.Second); err != nil {
 			t.Error(err)
@@ -91,13 +95,12 @@ func TestHeldClientsOutliveCrashesAndAreServedByTheNextAttempt(t *testing.T) {
 	})
 	serverIsDown(ctx, t, g, reasons.ServerCrashing, "Container game of pod lobby-", "exit code")
 	mend()
-	play, cancel := context.WithTimeout(ctx, healTimeout)
-	defer cancel()
+	play, end := context.WithTimeout(ctx, healTimeout)
+	defer end()
 	if err := tcp.Drain(play); err != nil {
 		t.Fatalf("the TCP player: %v", err)
 	}
 	stop()
-	sends.Wait()
 	if err := udp.Drain(play); err != nil {
 		t.Fatalf("the UDP player: %v", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -144,10 +143,8 @@ type asked struct {
 	action Action
 }
 
-// key tells questions apart.
-func (q asked) key() string {
-	return strings.Join([]string{string(q.token[:]), q.action.Namespace, q.action.Verb, q.action.Resource, q.action.Name}, "\x00")
-}
+// key tells questions apart, by all that the action has.
+func (q asked) key() string { return fmt.Sprintf("%x %q", q.token, q.action) }
 
 // Check returns nil if a user may do something, ErrForbidden with the reason if not, and ErrUnasked where the API server
 // couldn't be asked.

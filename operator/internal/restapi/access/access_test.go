@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -74,64 +75,99 @@ func TestAFloodOfTokensHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// atOnce makes 50 calls, none of whose questions about a resource is answered before all wait and the caller who came first
+// is gone.
+func atOnce(t *testing.T, r *Reviewer, resource string, call func(context.Context) error) error {
+	t.Helper()
+	answer := make(chan struct{})
+	r.client.(*fake.Clientset).PrependReactor("create", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-answer
+		return false, nil, nil
+	})
+	gone, leave := context.WithCancel(t.Context())
+	var calls errgroup.Group
+	for i := range 50 {
+		ctx := t.Context()
+		if i == 0 {
+			ctx = gone
+		}
+		calls.Go(func() error { return call(ctx) })
+		synctest.Wait()
+	}
+	leave()
+	close(answer)
+	return calls.Wait()
+}
+
 // Many calls at once with a token that is new are one question, and outlast the caller who came first.
 func TestCallsAtOnceWithANewTokenAreOneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, asked := reviewer(&few{left: 1}, nil)
-		answer := make(chan struct{})
-		r.client.(*fake.Clientset).PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-answer
-			return false, nil, nil
-		})
-		gone, leave := context.WithCancel(t.Context())
-		var calls errgroup.Group
-		for i := range 50 {
-			ctx := t.Context()
-			if i == 0 {
-				ctx = gone
-			}
-			calls.Go(func() error { _, err := r.User(ctx, netip.Addr{}, "good-alice"); return err })
-			synctest.Wait()
-		}
-		leave()
-		close(answer)
-		if err := calls.Wait(); err != nil || asked["tokens"] != 1 {
+		err := atOnce(t, r, "tokenreviews", func(ctx context.Context) error { _, err := r.User(ctx, netip.Addr{}, "good-alice"); return err })
+		if err != nil || asked["tokens"] != 1 {
 			t.Errorf("the API server was asked %d times: %v", asked["tokens"], err)
 		}
 	})
 }
 
-// Many calls at once that want the same are one question, and outlast the caller who came first; what others want is
-// another.
+// So are many that want the same.
 func TestCallsAtOnceThatWantTheSameAreOneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, asked := reviewer(&few{left: 1}, func(s authorizationv1.SubjectAccessReviewSpec) bool { return s.ResourceAttributes.Verb == "create" })
+		r, asked := reviewer(&few{left: 1}, func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
 		alice, err := r.User(t.Context(), netip.Addr{}, "good-alice")
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := make(chan struct{})
-		r.client.(*fake.Clientset).PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-answer
-			return false, nil, nil
+		err = atOnce(t, r, "subjectaccessreviews", func(ctx context.Context) error {
+			return r.Check(ctx, alice, Action{Verb: "create", Resource: "allocations"})
 		})
-		gone, leave := context.WithCancel(t.Context())
-		var calls errgroup.Group
-		for i := range 50 {
-			ctx := t.Context()
-			if i == 0 {
-				ctx = gone
-			}
-			calls.Go(func() error { return r.Check(ctx, alice, Action{Verb: "create", Resource: "allocations"}) })
-			synctest.Wait()
-		}
-		leave()
-		close(answer)
-		if err := calls.Wait(); err != nil || asked["rights"] != 1 {
+		if err != nil || asked["rights"] != 1 {
 			t.Errorf("the API server was asked %d times: %v", asked["rights"], err)
 		}
-		if err := r.Check(t.Context(), alice, Action{Verb: "delete", Resource: "allocations"}); !errors.Is(err, ErrForbidden) {
-			t.Errorf("what nobody may do is answered by %v", err)
+	})
+}
+
+// Nobody gets the answer to another's question, or to another one, that is asked at the same time.
+func TestCallsAtOnceThatWantSomethingElseAreAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := reviewer(&few{left: 2}, func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
+		user := func(token string) *User {
+			u, err := r.User(t.Context(), netip.Addr{}, token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return u
+		}
+		alice, bob := user("good-alice"), user("good-bob")
+		action := Action{Namespace: "games", Verb: "get", Resource: "servers", Name: "one"}
+		allowed, answer := make(chan error), make(chan struct{})
+		go func() {
+			_, err, _ := r.checking.Do(asked{alice.token, action}.key(), func() (any, error) { <-answer; return nil, nil })
+			allowed <- err
+		}()
+		synctest.Wait()
+		var others sync.WaitGroup
+		for _, other := range []struct {
+			user *User
+			Action
+		}{
+			{bob, action},
+			{alice, Action{Namespace: "other", Verb: "get", Resource: "servers", Name: "one"}},
+			{alice, Action{Namespace: "games", Verb: "delete", Resource: "servers", Name: "one"}},
+			{alice, Action{Namespace: "games", Verb: "get", Resource: "fleets", Name: "one"}},
+			{alice, Action{Namespace: "games", Verb: "get", Resource: "servers", Name: "two"}},
+		} {
+			others.Go(func() {
+				if err := r.Check(t.Context(), other.user, other.Action); !errors.Is(err, ErrForbidden) {
+					t.Errorf("%s wants %+v: %v", other.user.Name, other.Action, err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(answer)
+		others.Wait()
+		if err := <-allowed; err != nil {
+			t.Error(err)
 		}
 	})
 }
