@@ -163,12 +163,10 @@ func TestATargetThatGoesOnCrashingIsPutToSleepAgain(t *testing.T) {
 	}
 	waitPhase(ctx, t, g, v1alpha1.PhaseWaking)
 	endsCleanly(t, tcp)
-	es, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy)
-	if err != nil {
+	// Its trigger can't be read and never says that it is idle, so this alone puts it to sleep. When
+	// is a test of the operator's with an API server of its own.
+	if _, err := suite.Cluster.WaitPhase(ctx, g.Key(), v1alpha1.PhaseAsleep, v1alpha1.ModeProxy); err != nil {
 		t.Fatal(err)
-	}
-	if took := es.Status.LastSleepTime.Sub(es.Status.LastWakeTime.Time); took > time.Minute {
-		t.Errorf("it was put to sleep %s after the client came, want within a minute", took)
 	}
 }
 
