@@ -76,8 +76,9 @@ type ElasticServiceSpec struct {
 	// +required
 	ScaleTargetRef ScaleTargetRef `json:"scaleTargetRef"`
 
-	// minReplicas is the number of replicas that a wake asks for at least. When it is absent a
-	// wake asks for as many as there were before the sleep, and for 1 the first time.
+	// minReplicas is the number of replicas to which a wake scales the target where it has
+	// fewer, within the bounds of an autoscaler that the spec names. When it is absent a wake
+	// from zero asks for as many as there were before the sleep, and for 1 the first time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000

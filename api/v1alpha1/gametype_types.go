@@ -257,8 +257,9 @@ type SleepSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('8760h')))",message="after must be a duration from 1s to 8760h such as 90s, 10m or 1h, or 0s for never"
 	After *metav1.Duration `json:"after,omitempty"`
 
-	// minReplicas is the number of Servers that a wake asks for at least. When it is absent a
-	// wake asks for as many as there were before the sleep, and for 1 the first time.
+	// minReplicas is the number of Servers that a wake brings, within the bounds of a
+	// GameAutoscaler that targets the game. When it is absent a wake brings spec.replicas, and 1
+	// where that is 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000

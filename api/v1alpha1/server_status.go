@@ -117,8 +117,8 @@ type ServerStatus struct {
 	// +optional
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 
-	// conditions are Ready, DeletionAllowed and Healthy, and FilesServed and BackedUp where spec.files
-	// and spec.backup are set. Those without an observedGeneration are of the status' own.
+	// conditions are Ready, DeletionAllowed and Healthy, Updated where the Server is in no Fleet, and
+	// FilesServed and BackedUp where spec.files and spec.backup are set. Those without an observedGeneration are of the status' own.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
