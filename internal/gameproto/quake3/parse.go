@@ -53,8 +53,13 @@ type Player struct {
 	Score int
 	// Ping is in milliseconds. It is 0 for bots, and 999 for a player who is still connecting.
 	Ping int
+	// Name is as the server sent it. Empty: it is empty, or the line is [Unreadable].
 	Name string
 }
+
+// Unreadable is a player whose line is cut off, or of a form that is in no game known here. It counts as a
+// player.
+var Unreadable = Player{Ping: -1}
 
 // Status is an answer to getstatus.
 type Status struct {
@@ -83,11 +88,7 @@ func ParseStatus(b []byte) (Status, error) {
 		if len(s.Players) == maxPlayers {
 			return Status{}, fmt.Errorf("parse status: more than %d players", maxPlayers)
 		}
-		player, err := parsePlayer(string(line))
-		if err != nil {
-			return Status{}, fmt.Errorf("parse status: player %d: %w", len(s.Players), err)
-		}
-		s.Players = append(s.Players, player)
+		s.Players = append(s.Players, parsePlayer(string(line)))
 	}
 	return s, nil
 }
@@ -127,24 +128,24 @@ func parseInfo(b []byte) (Info, error) {
 	return info, nil
 }
 
-// parsePlayer reads a player's line: score, ping, fields that a game adds, and the name in
-// quotation marks.
-func parsePlayer(line string) (Player, error) {
-	numbers, name, ok := strings.Cut(line, `"`)
-	if !ok || !strings.HasSuffix(name, `"`) {
-		return Player{}, fmt.Errorf("%.64q has no name", line)
+// parsePlayer reads a player's line: score, ping, fields that a game adds, the name in quotation marks, and
+// fields that other games add, such as QFusion's team.
+func parsePlayer(line string) Player {
+	begin, end := strings.IndexByte(line, '"'), strings.LastIndexByte(line, '"')
+	if begin == end {
+		return Unreadable
 	}
-	fields := strings.Fields(numbers)
+	fields := strings.Fields(line[:begin])
 	if len(fields) < 2 {
-		return Player{}, fmt.Errorf("%.64q lacks a score or a ping", line)
+		return Unreadable
 	}
 	score, err := strconv.ParseInt(fields[0], 10, 32)
 	if err != nil {
-		return Player{}, fmt.Errorf("%.16q is no score", fields[0])
+		return Unreadable
 	}
 	ping, err := strconv.ParseInt(fields[1], 10, 32)
 	if err != nil {
-		return Player{}, fmt.Errorf("%.16q is no ping", fields[1])
+		return Unreadable
 	}
-	return Player{Score: int(score), Ping: int(ping), Name: strings.TrimSuffix(name, `"`)}, nil
+	return Player{Score: int(score), Ping: int(ping), Name: line[begin+1 : end]}
 }

@@ -87,6 +87,15 @@ func TestPlayersOfOtherGamesAreUnderstood(t *testing.T) {
 		"line ends of Windows":      {"1 2 \"Hazel\"\r\n", []Player{{1, 2, "Hazel"}}},
 		"a zero byte at the end":    {"1 2 \"Hazel\"\n\x00", []Player{{1, 2, "Hazel"}}},
 		"a name that is no UTF-8":   {"1 2 \"H\xe4sel\"\n", []Player{{1, 2, "H\xe4sel"}}},
+		"a team after the name":     {"0 48 \"Hazel\" 2\n7 51 \"Fi\"ver\" 3\n", []Player{{0, 48, "Hazel"}, {7, 51, `Fi"ver`}}},
+		// Somebody plays, whoever it is.
+		"a player without a name": {"1 2\n", []Player{Unreadable}},
+		"a line that is cut off":  {"1 2 \"Hazel\"\n3 4 \"Fiv", []Player{{1, 2, "Hazel"}, Unreadable}},
+		"only a quote":            {"1 2 \"\n", []Player{Unreadable}},
+		"no ping":                 {"1 \"Hazel\"\n", []Player{Unreadable}},
+		"a score of letters":      {"x 2 \"Hazel\"\n", []Player{Unreadable}},
+		"a ping of letters":       {"1 x \"Hazel\"\n", []Player{Unreadable}},
+		"a huge ping":             {"1 99999999999 \"Hazel\"\n", []Player{Unreadable}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseStatus([]byte(mark + statusHead + "\\a\\b\n" + c.lines))
@@ -103,20 +112,13 @@ func TestPlayersOfOtherGamesAreUnderstood(t *testing.T) {
 func TestMalformedStatusesAreErrors(t *testing.T) {
 	head := mark + statusHead
 	for name, c := range map[string]struct{ status, wantErr string }{
-		"nothing":                 {"", "head"},
-		"a cut head":              {head[:10], "head"},
-		"an info":                 {mark + infoHead + `\a\b`, "head"},
-		"no backslash":            {head + "a\\b\n", "backslash"},
-		"no value":                {head + "\\a\\b\\c\n", `"c" has no value`},
-		"too many variables":      {head + variables(maxPairs+1) + "\n", "more than 512 variables"},
-		"too many players":        {head + "\\a\\b\n" + strings.Repeat("0 0 \"a\"\n", maxPlayers+1), "more than 1024 players"},
-		"a player without a name": {head + "\\a\\b\n1 2\n", "no name"},
-		"a name without an end":   {head + "\\a\\b\n1 2 \"Hazel\n", "no name"},
-		"only a quote":            {head + "\\a\\b\n1 2 \"\n", "no name"},
-		"no ping":                 {head + "\\a\\b\n1 \"Hazel\"\n", "lacks"},
-		"a score of letters":      {head + "\\a\\b\nx 2 \"Hazel\"\n", "no score"},
-		"a ping of letters":       {head + "\\a\\b\n1 x \"Hazel\"\n", "no ping"},
-		"a huge ping":             {head + "\\a\\b\n1 99999999999 \"Hazel\"\n", "no ping"},
+		"nothing":            {"", "head"},
+		"a cut head":         {head[:10], "head"},
+		"an info":            {mark + infoHead + `\a\b`, "head"},
+		"no backslash":       {head + "a\\b\n", "backslash"},
+		"no value":           {head + "\\a\\b\\c\n", `"c" has no value`},
+		"too many variables": {head + variables(maxPairs+1) + "\n", "more than 512 variables"},
+		"too many players":   {head + "\\a\\b\n" + strings.Repeat("0 0 \"a\"\n", maxPlayers+1), "more than 1024 players"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ParseStatus([]byte(c.status)); err == nil || !strings.Contains(err.Error(), c.wantErr) {

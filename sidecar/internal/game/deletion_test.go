@@ -56,10 +56,21 @@ func TestWhetherAServerMayGo(t *testing.T) {
 		"a word keeps an Unhealthy game's players":           {sdkGame(), func(w *world) { w.Ping(); one(w); w.later(4 * time.Minute); one(w); w.later(4 * time.Minute) }, false},
 		"a probe's silence counts, too":                      {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 3, 0); w.unanswered(3); w.later(time.Hour) }, true},
 		"one lost probe doesn't doubt an empty game":         {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(2) }, true},
-		"several do":                  {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3) }, false},
-		"until it answers":            {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3); w.Answered(w.clock.Now(), 0, 0) }, true},
-		"or is silent for long":       {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3); w.later(time.Hour) }, true},
-		"its own word needs no probe": {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.must(w.SetPlayers(0, nil)); w.unanswered(3) }, true},
+		"several do":                             {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3) }, false},
+		"until it answers":                       {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3); w.Answered(w.clock.Now(), 0, 0) }, true},
+		"or is silent for long":                  {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.unanswered(3); w.later(time.Hour) }, true},
+		"an answer without a count does at once": {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.Uncounted(w.clock.Now()) }, false},
+		"also of a game that isn't judged":       {unjudged(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.Uncounted(w.clock.Now()) }, false},
+		"until one has it": {probedGame(), func(w *world) {
+			w.Answered(w.clock.Now(), 0, 0)
+			w.Uncounted(w.clock.Now())
+			w.Answered(w.clock.Now(), 0, 0)
+		}, true},
+		"a game that hides its players keeps them":         {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 3, 0); w.uncounted(100); w.later(goneAfter) }, false},
+		"one that is silent then has nobody after a while": {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 3, 0); w.uncounted(3); w.unanswered(3); w.later(time.Hour) }, true},
+		"and not before": {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 3, 0); w.unanswered(9); w.uncounted(1); w.unanswered(3) }, false},
+		"one that has hidden them from its start says nothing": {denying(probedGame()), func(w *world) { w.uncounted(9) }, false},
+		"its own word needs no probe":                          {probedGame(), func(w *world) { w.Answered(w.clock.Now(), 0, 0); w.must(w.SetPlayers(0, nil)); w.unanswered(3) }, true},
 		"a game that isn't judged never loses its players":     {unjudged(), func(w *world) { w.Ping(); one(w); w.later(time.Hour) }, false},
 		"a game that never pinged never loses its players":     {sdkGame(), func(w *world) { one(w); w.later(time.Hour) }, false},
 		"players of a process that is gone":                    {sdkGame(), func(w *world) { one(w); w.later(2 * time.Second); w.restartsGame() }, true},
@@ -123,6 +134,31 @@ func (w *world) unanswered(n int) {
 		w.later(w.core.config.Health.Period)
 		w.Unanswered(w.clock.Now())
 	}
+}
+
+// uncounted has as many probes get an answer without a count, a period apart.
+func (w *world) uncounted(n int) {
+	for range n {
+		w.later(w.core.config.Health.Period)
+		w.Uncounted(w.clock.Now())
+	}
+}
+
+// A plugin that hides who plays doesn't break the game: nobody is to be moved to another one for that.
+func TestAGameThatHidesItsPlayersIsWell(t *testing.T) {
+	w := answeredWorld(t, probedGame())
+	w.uncounted(9)
+	w.wantState(v1alpha1.GameStarting)
+	w.Answered(w.clock.Now(), 3, 20)
+	w.uncounted(9)
+	w.wantState(v1alpha1.GameReady)
+	w.wantPlayers(3, true)
+	w.unanswered(2)
+	w.wantState(v1alpha1.GameReady)
+	w.unanswered(1)
+	w.wantState(v1alpha1.GameUnhealthy)
+	w.uncounted(1)
+	w.wantState(v1alpha1.GameReady)
 }
 
 func TestTheAnswerToAShutdownRestsOnAProbeMadeAfterIt(t *testing.T) {

@@ -224,8 +224,19 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 	_ = g.do(report, func(c *core, now time.Time) error {
 		w := &c.words
 		w.answer = say(count{bound(current), bound(capacity)}, now)
-		w.unanswered, w.failing, w.stale, w.broken = 0, time.Time{}, false, word[brokenness]{}
+		w.unanswered, w.failing, w.hidden, w.stale, w.broken = 0, time.Time{}, false, false, word[brokenness]{}
 		c.probed, c.answered = began, began
+		return nil
+	})
+}
+
+// Uncounted notes that the answer to a probe that was sent at began didn't say how many play: it hides that, or
+// can't be read. The game is well, and who played may still do.
+func (g *Game) Uncounted(began time.Time) {
+	_ = g.do(sign, func(c *core, _ time.Time) error {
+		c.probed = began
+		w := &c.words
+		w.unanswered, w.failing, w.hidden, w.broken = 0, time.Time{}, w.answer.said(), word[brokenness]{}
 		return nil
 	})
 }

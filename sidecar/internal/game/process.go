@@ -113,8 +113,9 @@ func (c *core) countsPlayers() bool {
 	return c.words.players.said() || !c.words.tracked.IsZero()
 }
 
-// doubtful reports whether so many probes were unanswered that the last answer may not hold any more.
+// doubtful reports whether the last count may not hold any more: so many probes were unanswered since, or
+// an answer had none.
 func (c *core) doubtful() bool {
-	h := c.config.Health
-	return !h.Disabled && (c.words.unanswered >= h.FailureThreshold || c.words.stale)
+	h, w := c.config.Health, &c.words
+	return w.hidden || !h.Disabled && (w.unanswered >= h.FailureThreshold || w.stale)
 }

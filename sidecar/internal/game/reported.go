@@ -67,6 +67,8 @@ type words struct {
 	failing    time.Time
 	// counted is when the last of them was sent.
 	counted time.Time
+	// hidden is set where the last probe that was answered didn't say how many play.
+	hidden bool
 	// stale is set where the answer is one that an earlier sidecar had, of a game that was Unhealthy by then:
 	// its probes may have been unanswered since, whatever else the game says.
 	stale bool
@@ -103,7 +105,7 @@ func (w *words) forget(before time.Time) {
 		}
 	}
 	if !w.answer.said() {
-		w.unanswered, w.failing, w.stale = 0, time.Time{}, false
+		w.unanswered, w.failing, w.hidden, w.stale = 0, time.Time{}, false, false
 	}
 }
 

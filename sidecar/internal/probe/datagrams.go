@@ -36,10 +36,10 @@ func exchange(conn net.Conn, request []byte, read func([]byte) error) error {
 			return err
 		}
 		if n > maxDatagram {
-			return fmt.Errorf("read the answer: it has more than %d bytes", maxDatagram)
+			return uncounted(fmt.Errorf("read the answer: it has more than %d bytes", maxDatagram))
 		}
 		if err := read(buffer[:n]); !errors.Is(err, errOther) {
-			return err
+			return uncounted(err)
 		}
 	}
 	return fmt.Errorf("read the answer: %d came, and each %w", maxIgnored, errOther)

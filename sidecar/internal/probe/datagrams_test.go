@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"dormouse.dev/dormouse/internal/gameproto/bedrock"
@@ -147,6 +148,37 @@ func valveParts(id byte) [][]byte {
 		parts[i] = append(parts[i], infoBytes[i*20:end]...)
 	}
 	return parts
+}
+
+// Some servers count their bots among the players, and others don't. With as many people as bots an answer
+// alone can't tell.
+func TestSourceServersThatCountBotsApartAreRemembered(t *testing.T) {
+	type answer struct {
+		players, bots uint8
+		people        int
+	}
+	for name, c := range map[string][]answer{
+		"bots among players": {{4, 4, 0}, {5, 4, 1}, {8, 4, 4}, {4, 4, 0}},
+		"bots apart":         {{0, 9, 0}, {4, 6, 4}, {5, 5, 5}, {6, 4, 6}, {0, 9, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now atomic.Pointer[answer]
+			p, err := New(Source, datagrams(t, func([]byte) [][]byte {
+				info := valveInfo
+				info.Players, info.Bots = now.Load().players, now.Load().bots
+				return [][]byte{source.AppendAnswer(nil, source.Answer{Info: &info})}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range c {
+				now.Store(&a)
+				if got, err := p.Query(t.Context()); err != nil || got.Players != a.people {
+					t.Errorf("with %d players and %d bots there are %d people (error %v), want %d", a.players, a.bots, got.Players, err, a.people)
+				}
+			}
+		})
+	}
 }
 
 func TestSourceAnswersMayComeInParts(t *testing.T) {

@@ -20,7 +20,7 @@ func askMinecraft(port uint16) func(net.Conn) (Status, error) {
 		}
 		s, err := minecraft.ParseStatus(frame)
 		if err != nil {
-			return Status{}, err
+			return Status{}, uncounted(err)
 		}
 		return Status{Players: s.Players, Capacity: s.Capacity, Version: s.Version, Name: s.Description}, nil
 	}

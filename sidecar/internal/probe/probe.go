@@ -49,11 +49,32 @@ type Status struct {
 	Version, Name string
 }
 
+// uncountedError is an error of a query that the game has answered.
+type uncountedError struct{ error }
+
+func (e *uncountedError) Unwrap() error { return e.error }
+
+// uncounted marks an error of a query that the game has answered; nil stays nil.
+func uncounted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &uncountedError{err}
+}
+
+// Answered reports whether the game has answered a query that failed: it is there, and its answer can't be
+// read or doesn't say how many play.
+func Answered(err error) bool {
+	var e *uncountedError
+	return errors.As(err, &e)
+}
+
 // Prober asks one game.
 type Prober interface {
 	// Query asks once. It returns when the game answered, when no answer can come any more
 	// (nothing listens, or the answer is invalid), and at the latest when ctx ends or after 10
-	// s, with an error that wraps the context's. After any error it is unknown how many play.
+	// s, with an error that wraps the context's. After any error it is unknown how many play;
+	// [Answered] tells whether the game has said anything.
 	// It may be called concurrently, but not often: games protect themselves against floods of
 	// queries. ioquake3 answers an address ten times and then once a second, and where bots
 	// play a query needs two answers.
@@ -78,7 +99,7 @@ func New(kind Kind, address string) (Prober, error) {
 	case Bedrock:
 		p.network, p.ask = "udp", askBedrock
 	case Source:
-		p.network, p.ask = "udp", askSource
+		p.network, p.ask = "udp", new(sourceServer).ask
 	case Quake3:
 		p.network, p.ask = "udp", askQuake3
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"dormouse.dev/dormouse/internal/gameproto/minecraft"
+	"dormouse.dev/dormouse/internal/gameproto/quake3"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,6 +64,50 @@ func wantError(t *testing.T, kind Kind, address, text string) {
 	if !cmp.Equal(got, Status{}) {
 		t.Errorf("got %+v beside an error", got)
 	}
+}
+
+// A game that answers is there, whether or not it says how many play.
+func TestWhetherAGameHasAnsweredIsKnown(t *testing.T) {
+	always := func(answer []byte) func([]byte) [][]byte {
+		return func([]byte) [][]byte { return [][]byte{answer} }
+	}
+	body := `{"version":{"name":"1.21","protocol":767},"description":"Warren"}`
+	hiding := append(minecraft.AppendVarInt([]byte{0}, int32(len(body))), body...)
+	hiding = append(minecraft.AppendVarInt(nil, int32(len(hiding))), hiding...)
+	for name, c := range map[string]struct {
+		kind    Kind
+		address string
+		want    bool
+	}{
+		"a Minecraft server that hides its players": {Minecraft, connections(t, func(conn net.Conn) {
+			buffer := make([]byte, 1024)
+			_, _ = conn.Read(buffer)
+			_, _ = conn.Write(hiding)
+		}), true},
+		"a Minecraft server that hangs up":  {Minecraft, connections(t, func(net.Conn) {}), false},
+		"a Bedrock pong without a count":    {Bedrock, datagrams(t, always([]byte("\x1cnoise"))), true},
+		"an info that is cut off":           {Source, datagrams(t, always([]byte("\xff\xff\xff\xffI"))), true},
+		"a status without a capacity":       {Quake3, datagrams(t, always(quake3.AppendStatus(nil, quake3.Status{}))), true},
+		"a status, and no word of the bots": {Quake3, datagrams(t, unsaid), true},
+		"answers to somebody else":          {Bedrock, datagrams(t, func([]byte) [][]byte { return slices.Repeat([][]byte{pongFor(t, 0, 1)}, 2*maxIgnored) }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := query(t, c.kind, c.address); err == nil || Answered(err) != c.want {
+				t.Errorf("answered is %t after %v, want %t", Answered(err), err, c.want)
+			}
+		})
+	}
+	if Answered(nil) {
+		t.Error("no error is one of an answer")
+	}
+}
+
+// unsaid tells who plays, a bot among them perhaps, and answers an info with something else.
+func unsaid(request []byte) [][]byte {
+	if strings.Contains(string(request), "getinfo") {
+		return [][]byte{[]byte("\xff\xff\xff\xffprint\nno")}
+	}
+	return [][]byte{quake3.AppendStatus(nil, quake3.Status{Info: quake3.Info{"sv_maxclients": "8"}, Players: []quake3.Player{{Name: "Hazel"}}})}
 }
 
 // datagrams is a game over UDP that answers each datagram with those that reply

@@ -25,7 +25,7 @@ func askQuake3(conn net.Conn) (Status, error) {
 	}
 	capacity, ok := s.Info.Number(quake3.VarCapacity)
 	if !ok {
-		return Status{}, fmt.Errorf("read the answer: %q is no number of players", s.Info[quake3.VarCapacity])
+		return Status{}, uncounted(fmt.Errorf("read the answer: %q is no number of players", s.Info[quake3.VarCapacity]))
 	}
 	players := len(s.Players)
 	if slices.ContainsFunc(s.Players, func(p quake3.Player) bool { return p.Ping == 0 }) {
@@ -51,7 +51,7 @@ func askHumans(conn net.Conn, s quake3.Status) (int, error) {
 		return checkChallenge(info, challenge)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("ask how many players are bots: %w", err)
+		return 0, uncounted(fmt.Errorf("ask how many players are bots: %w", err)) // it has answered the question before
 	}
 	people := 0
 	for _, p := range s.Players {

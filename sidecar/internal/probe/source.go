@@ -3,6 +3,7 @@ package probe
 import (
 	"fmt"
 	"net"
+	"sync/atomic"
 
 	"dormouse.dev/dormouse/internal/gameproto/source"
 )
@@ -11,9 +12,16 @@ import (
 // have changed them, but not each time.
 const maxChallenges = 3
 
-// askSource queries a server that speaks Valve's protocol for its info. Only the socket, which
-// is the query's own, distinguishes an answer from one to an earlier query.
-func askSource(conn net.Conn) (Status, error) {
+// sourceServer is a server that speaks Valve's protocol.
+type sourceServer struct {
+	// botsApart is set once the server has reported more bots than players: it doesn't count them among
+	// its players, then or later, when there are as many people as bots.
+	botsApart atomic.Bool
+}
+
+// ask queries the server for its info. Only the socket, which is the query's own, distinguishes an
+// answer from one to an earlier query.
+func (s *sourceServer) ask(conn net.Conn) (Status, error) {
 	var challenge *source.Challenge
 	for range maxChallenges {
 		answer, err := sourceAnswer(conn, source.AppendInfoRequest(nil, challenge))
@@ -21,11 +29,22 @@ func askSource(conn net.Conn) (Status, error) {
 			return Status{}, err
 		}
 		if i := answer.Info; i != nil {
-			return Status{Players: i.Humans(), Capacity: int(i.Capacity), Version: i.Version, Name: i.Name}, nil
+			return Status{Players: s.humans(i), Capacity: int(i.Capacity), Version: i.Version, Name: i.Name}, nil
 		}
 		challenge = answer.Challenge
 	}
-	return Status{}, fmt.Errorf("answer the server's challenge: it has sent %d and no info", maxChallenges)
+	return Status{}, uncounted(fmt.Errorf("answer the server's challenge: it has sent %d and no info", maxChallenges))
+}
+
+// humans is how many people play.
+func (s *sourceServer) humans(i *source.Info) int {
+	if i.Bots > i.Players {
+		s.botsApart.Store(true)
+	}
+	if s.botsApart.Load() {
+		return int(i.Players)
+	}
+	return i.Humans()
 }
 
 // sourceAnswer reads an answer, which may come in parts.

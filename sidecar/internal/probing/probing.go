@@ -77,9 +77,13 @@ func (l *Loop) ask(ctx context.Context, before game.Snapshot, began time.Time, f
 	l.Metrics.Probed(err == nil)
 	if err != nil {
 		if before.Answered && !failing {
-			l.Log.Info("The game doesn't answer its probe", "reason", err.Error())
+			l.Log.Info("The game doesn't tell its probe how many play", "reason", err.Error())
 		}
-		l.Game.Unanswered(began)
+		if probe.Answered(err) {
+			l.Game.Uncounted(began)
+		} else {
+			l.Game.Unanswered(began)
+		}
 		return true
 	}
 	if !before.Answered {

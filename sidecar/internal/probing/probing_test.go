@@ -3,6 +3,7 @@ package probing
 import (
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -222,4 +223,67 @@ func TestALookIsProbedForAtOnce(t *testing.T) {
 		t.Error("the game is asked though nobody looks any more")
 	case <-time.After(2 * retry):
 	}
+}
+
+// noisy is a game that answers, and nothing that can be read.
+func noisy(t *testing.T) probe.Prober {
+	t.Helper()
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for buffer := make([]byte, 1024); ; {
+			_, from, err := conn.ReadFromUDPAddrPort(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteToUDPAddrPort([]byte("\x1cnoise"), from)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-done
+	})
+	p, err := probe.New(probe.Bedrock, conn.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// counting answers once that nobody plays, and then as another prober does.
+type counting struct {
+	probe.Prober
+
+	counted atomic.Bool
+}
+
+func (c *counting) Query(ctx context.Context) (probe.Status, error) {
+	if !c.counted.Swap(true) {
+		return probe.Status{Capacity: 8}, nil
+	}
+	return c.Prober.Query(ctx)
+}
+
+// A game whose answers tell no count any more isn't silent: nobody may be sent away from it, nor be cut off.
+func TestAnAnswerWithoutACountIsNoSilence(t *testing.T) {
+	g := game.New(game.Config{
+		Readiness: v1alpha1.ServerReadinessAuto, Probed: true, Health: game.Health{Period: 10 * time.Millisecond, FailureThreshold: 1},
+	}, clock.RealClock{})
+	loop := &Loop{Prober: &counting{Prober: noisy(t)}, Game: g, Period: 10 * time.Millisecond, Log: logr.Discard()}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- loop.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, g, func(s game.Snapshot) bool {
+		return s.Answered && s.Game.State == v1alpha1.GameReady && !s.DeletionAllowed
+	})
 }
