@@ -71,8 +71,13 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 		h.Cached.Get(ctx, key, server, client.UnsafeDisableDeepCopy) != nil || !metav1.IsControlledBy(pod, server) {
 		return allowed // it is no Server's
 	}
-	if pod.Labels[wellknown.DeletionAllowedLabel] != "true" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
-		return allowed // by this webhook: the budget decides
+	if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+		return allowed // nobody plays on it
+	}
+	if pod.Labels[wellknown.DeletionAllowedLabel] == "false" {
+		// So does the budget, where the namespace has one: a quota or a policy may refuse it.
+		h.Metrics.Reviewed(metrics.EvictionDenied)
+		return denied(server.Name, inUse(reported(server)))
 	}
 	allocation := h.allocatedTo(ctx, server, pod.UID)
 	var looked reportapi.Looked
@@ -94,11 +99,22 @@ func (h *Handler) review(ctx context.Context, request *admissionv1.AdmissionRequ
 		return allowed
 	}
 	h.Metrics.Reviewed(metrics.EvictionDenied)
-	why := "it is in use"
-	if looked.Players > 0 {
-		why = fmt.Sprintf("%d play on it", looked.Players)
+	return denied(server.Name, inUse(looked.Players))
+}
+
+// reported is how many play on a Server as far as it is known.
+func reported(server *v1alpha1.Server) int32 {
+	if server.Status.Players == nil {
+		return 0
 	}
-	return denied(server.Name, why)
+	return server.Status.Players.Current
+}
+
+func inUse(players int32) string {
+	if players > 0 {
+		return fmt.Sprintf("%d play on it", players)
+	}
+	return "it is in use"
 }
 
 // denied is the status that a budget's refusal has, too, so that whoever evicts tries again.

@@ -48,6 +48,7 @@ func handler(t *testing.T, looker Looker, change func(*corev1.Pod)) *Handler {
 		t.Fatal(err)
 	}
 	server := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "lobby", UID: "server"}}
+	server.Status.Players = &v1alpha1.PlayersStatus{Current: 2}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "games", Name: "lobby", UID: "pod", Labels: map[string]string{wellknown.DeletionAllowedLabel: "true"},
@@ -73,12 +74,16 @@ func TestAnEvictionGoesByWhatTheSidecarSaysNow(t *testing.T) {
 		reply  reportapi.Looked
 		want   want
 	}{
-		"nobody plays":                 {none, reportapi.Looked{Replied: true, DeletionAllowed: true}, want{Allowed: true, Asked: 1}},
-		"somebody has just come":       {none, reportapi.Looked{Replied: true, Players: 3}, want{Asked: 1, Says: "3 play on it"}},
-		"an empty game is Allocated":   {none, reportapi.Looked{Replied: true}, want{Asked: 1, Says: "it is in use"}},
-		"the sidecar doesn't answer":   {none, reportapi.Looked{}, want{Allowed: true, Asked: 1, Says: "didn't say in time"}},
-		"the budget refuses it anyway": {func(p *corev1.Pod) { p.Labels[wellknown.DeletionAllowedLabel] = "false" }, reportapi.Looked{}, want{Allowed: true}},
-		"the Pod has ended":            {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reportapi.Looked{}, want{Allowed: true}},
+		"nobody plays":               {none, reportapi.Looked{Replied: true, DeletionAllowed: true}, want{Allowed: true, Asked: 1}},
+		"somebody has just come":     {none, reportapi.Looked{Replied: true, Players: 3}, want{Asked: 1, Says: "3 play on it"}},
+		"an empty game is Allocated": {none, reportapi.Looked{Replied: true}, want{Asked: 1, Says: "it is in use"}},
+		"the sidecar doesn't answer": {none, reportapi.Looked{}, want{Allowed: true, Asked: 1, Says: "didn't say in time"}},
+		// Also where the namespace has no budget, which a quota may have refused.
+		"it was reported to be in use": {func(p *corev1.Pod) { p.Labels[wellknown.DeletionAllowedLabel] = "false" }, reportapi.Looked{}, want{Says: "2 play on it"}},
+		"its Pod has not begun": {func(p *corev1.Pod) {
+			p.Labels[wellknown.DeletionAllowedLabel], p.Status.Phase = "false", corev1.PodPending
+		}, reportapi.Looked{}, want{Allowed: true}},
+		"the Pod has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, reportapi.Looked{}, want{Allowed: true}},
 		"the Pod is ending": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/kept"}
 		}, reportapi.Looked{}, want{Allowed: true}},
