@@ -39,7 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	o := planner.Observed{Is: is, PrivateName: endpoints.PrivateServiceName(es.Spec.Service)}
 	deleting, hasServers := !es.DeletionTimestamp.IsZero(), ref.HasServers()
 	if m.target.Name != "" && m.target != ref {
-		es.Status.Replicas = 0 // they were another target's
+		es.Status.Replicas, es.Status.ReplicasBeforeSleep = 0, 0 // they were another target's
 	}
 	if err := r.observeServices(ctx, es, &o); err != nil {
 		return o, err

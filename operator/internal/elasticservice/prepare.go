@@ -153,7 +153,7 @@ func (r *Reconciler) wakeFormer(ctx context.Context, now time.Time, es *v1alpha1
 				"%s %s isn't the target any more and was asleep: scaled it from %d to %d replicas.", former.Kind, former.Name, raised.Before, raised.After))
 		}
 	}
-	es.Status.AsleepTarget = nil
+	es.Status.AsleepTarget, es.Status.ReplicasBeforeSleep = nil, 0 // neither is of the new target
 	savings.Leave(now, &es.Status)
 	if saved := es.Status.Saved; saved != nil {
 		saved.Amount = r.Prices.Amount(saved)

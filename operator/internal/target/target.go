@@ -130,9 +130,12 @@ type Replicas struct {
 	Asleep bool
 }
 
-// Wanted is how many replicas a wake of an ElasticService asks for.
+// Wanted is how many replicas a wake of an ElasticService asks for. A Server has one at most.
 func Wanted(es *v1alpha1.ElasticService) Replicas {
-	if es.Spec.MinReplicas != nil {
+	switch {
+	case Of(es).is(v1alpha1.GroupVersion.Group, "Server"):
+		return Replicas{AtLeast: 1, FromZero: 1}
+	case es.Spec.MinReplicas != nil:
 		return Replicas{AtLeast: *es.Spec.MinReplicas, FromZero: *es.Spec.MinReplicas}
 	}
 	return Replicas{AtLeast: 1, FromZero: max(es.Status.ReplicasBeforeSleep, 1), AsBefore: true}
