@@ -77,6 +77,7 @@ func buildServer(namespace string, id int64, want Want, gt *v1alpha1.GameType) *
 		// The users of one server are no other's.
 		s.Spec.Files.Secret = filesName(s.Name)
 	}
+	s.Spec.Backup = gt.Spec.Backup.DeepCopy()
 	return s
 }
 

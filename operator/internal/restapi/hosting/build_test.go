@@ -52,6 +52,21 @@ func TestTheGameHasTheMemoryThatIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestAServerIsCopiedAsItsGameSays(t *testing.T) {
+	gt := gameType(v1alpha1.ServerPort{Name: "game", ContainerPort: 1})
+	if s := buildServer("games", 5, Want{RAM: 3, Disk: 7, Game: "chess"}, gt); s.Spec.Backup != nil {
+		t.Errorf("it has copies made that nobody asked for: %+v", s.Spec.Backup)
+	}
+	gt.Spec.Backup = &v1alpha1.BackupSpec{To: v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}}, OnSleep: new(true)}
+	s := buildServer("games", 5, Want{RAM: 3, Disk: 7, Game: "chess"}, gt)
+	if diff := cmp.Diff(gt.Spec.Backup, s.Spec.Backup); diff != "" {
+		t.Errorf("its copies (-want +got):\n%s", diff)
+	}
+	if s.Spec.Backup == gt.Spec.Backup {
+		t.Error("a change of the server's copies would change the game's")
+	}
+}
+
 func TestThePrimaryPortIsThePlayers(t *testing.T) {
 	hidden := new(false)
 	for name, c := range map[string]struct {
