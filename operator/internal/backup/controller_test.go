@@ -182,6 +182,21 @@ func TestADiskThatIsNotFilledIsNotCopied(t *testing.T) {
 	}
 }
 
+// A disk nether of a Server mc-world would be the disk world-nether of a Server mc.
+func TestAnotherServersDiskIsNotCopied(t *testing.T) {
+	live := clusterWith(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "survival-0-world", Labels: disks.Labels("survival", nil), CreationTimestamp: metav1.NewTime(clock),
+	}})
+	set := setWith(nil)
+	s, err := (&Reconciler{Live: live}).prepared(t.Context(), made("b", 0, ""), set)
+	if err != nil || s.reason != reasons.NoDisk || !strings.Contains(s.message, "is a disk of Server survival") {
+		t.Errorf("a Backup is told %+v (%v)", s, err)
+	}
+	if used, err := (&Planner{Live: live}).usedAt(t.Context(), set); err != nil || !used.IsZero() {
+		t.Errorf("a copy is due since %s (%v)", used, err)
+	}
+}
+
 // Whoever takes the snapshot API out of the cluster takes the snapshots with it.
 func TestABackupEndsWithTheSnapshotAPI(t *testing.T) {
 	b := made("b", time.Hour, v1alpha1.CopyRunning)

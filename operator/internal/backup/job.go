@@ -47,6 +47,9 @@ func (r *Reconciler) prepared(ctx context.Context, b *v1alpha1.Backup, set *disk
 		if err != nil {
 			return step{}, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
 		}
+		if err := disks.Others(claim, set.Name); err != nil {
+			return waiting(userRetry, reasons.NoDisk, err.Error()), nil
+		}
 		if disks.Unfilled(claim, disk) {
 			return waiting(unfilledRetry, reasons.NoDisk, "PersistentVolumeClaim "+key.Name+" doesn't have yet what spec.storage[].from names."), nil
 		}

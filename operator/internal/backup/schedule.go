@@ -174,7 +174,7 @@ func (p *Planner) need(ctx context.Context, set *disks.Set, owner client.Object,
 }
 
 // usedAt is when a Pod that may write to a Server's disks was last made, or else when they were; zero,
-// while one isn't there or doesn't have what it begins with.
+// while one isn't there, is another Server's, or doesn't have what it begins with.
 func (p *Planner) usedAt(ctx context.Context, set *disks.Set) (time.Time, error) {
 	var last time.Time
 	for i := range set.Spec.Storage {
@@ -187,7 +187,7 @@ func (p *Planner) usedAt(ctx context.Context, set *disks.Set) (time.Time, error)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
 		}
-		if disks.Unfilled(claim, disk) {
+		if disks.Unfilled(claim, disk) || disks.Others(claim, set.Name) != nil {
 			return time.Time{}, nil
 		}
 		used, err := time.Parse(time.RFC3339, claim.Annotations[wellknown.UsedAtAnnotation])

@@ -27,6 +27,22 @@ func Labels(server string, place map[string]string) map[string]string {
 	return all
 }
 
+// OthersError says that a disk of a Server has the name of another Server's: those of the disk world-nether of a
+// Server mc and of the disk nether of a Server mc-world are one.
+type OthersError struct{ sentence string }
+
+func (e *OthersError) Error() string { return e.sentence }
+
+// Others is an error where a claim that Dormouse made is another Server's, whose world it may have; nil where it
+// is this one's, or a user's own.
+func Others(claim *corev1.PersistentVolumeClaim, server string) error {
+	if other := claim.Labels[wellknown.ServerLabel]; other != "" && other != server && claim.Labels[managedByLabel] == wellknown.ManagedBy {
+		return &OthersError{fmt.Sprintf(
+			"PersistentVolumeClaim %s is a disk of Server %s: give this Server's disk another name in spec.storage, or delete the claim if nobody needs what is on it.", claim.Name, other)}
+	}
+	return nil
+}
+
 // BuildClaim builds the claim for a disk of a Server, with the labels and annotations of its disks.
 func BuildClaim(namespace, server string, labels, annotations map[string]string, disk *v1alpha1.StorageSpec) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{
@@ -46,13 +62,18 @@ func BuildClaim(namespace, server string, labels, annotations map[string]string,
 	return claim
 }
 
-// Keep makes the disks of a Server that aren't there yet: it may never have run.
+// Keep makes the disks of a Server that aren't there yet: it may never have run. It fails with an OthersError
+// where one is another Server's.
 func Keep(ctx context.Context, live client.Reader, c client.Client, set *Set) error {
 	for i := range set.Spec.Storage {
 		disk := &set.Spec.Storage[i]
 		// A full quota would refuse to create one that is there.
 		key := client.ObjectKey{Namespace: set.Namespace, Name: ClaimName(set.Name, disk.Name)}
-		err := live.Get(ctx, key, &corev1.PersistentVolumeClaim{})
+		have := &corev1.PersistentVolumeClaim{}
+		err := live.Get(ctx, key, have)
+		if err == nil {
+			err = Others(have, set.Name)
+		}
 		if apierrors.IsNotFound(err) {
 			claim := BuildClaim(set.Namespace, set.Name, set.Labels, set.Annotations, disk)
 			if set.Owner.Kind == "GameType" && disk.OnDelete == v1alpha1.StorageDelete {

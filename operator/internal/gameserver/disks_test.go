@@ -3,11 +3,13 @@ package gameserver
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -281,4 +283,77 @@ func TestDisksSayWhenTheyWereUsed(t *testing.T) {
 	later := pod.DeepCopy()
 	later.UID, later.CreationTimestamp = "second", metav1.NewTime(made.Add(2*time.Hour))
 	note(r, later, "2026-11-01T14:00:00Z", 3)
+}
+
+// The disk world-nether of the Server mc and the disk nether of the Server mc-world have one name. The second
+// game would write to the first one's world.
+func TestNoGameGetsAnotherServersDisk(t *testing.T) {
+	t.Parallel()
+	first, second := alone(), alone()
+	first.Name, first.Spec.Storage[0].Name = "mc", "world-nether"
+	second.Name, second.Spec.Storage[0].Name, second.Spec.Storage[0].Size = "mc-world", "nether", resource.MustParse("1Ti")
+	c, patches := stored(t)
+	r := &Reconciler{Client: c, Live: c}
+	if _, err := r.keepClaims(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	unfilled, err := r.keepClaims(t.Context(), second)
+	refused, err := r.waitForFill(second, unfilled, err)
+	if err != nil || refused == nil {
+		t.Fatalf("it says %v, %v", refused, err)
+	}
+	reason, message := whyRefused(second, refused)
+	if reason != reasons.DisksBusy || !strings.HasPrefix(message, "PersistentVolumeClaim mc-world-nether is a disk of Server mc: ") {
+		t.Errorf("it says %s, %q", reason, message)
+	}
+	if *patches != 0 {
+		t.Errorf("the other Server's disk was written %d times", *patches)
+	}
+	// A user's own is used, whatever it is called.
+	claim := claimOf(t, c, first)
+	delete(claim.Labels, "app.kubernetes.io/managed-by")
+	if err := c.Update(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.keepClaims(t.Context(), second); err != nil {
+		t.Errorf("a user's own disk isn't used: %v", err)
+	}
+}
+
+// The disk of a place doesn't go with an earlier GameType of the name, which Kubernetes hasn't looked at yet.
+func TestADiskIsTakenFromAnEarlierOwnerOfTheName(t *testing.T) {
+	t.Parallel()
+	s := full()
+	c, _ := stored(t)
+	r := &Reconciler{Client: c, Live: c}
+	world := &world{owner: metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GameType", Name: "lobby", UID: "later"}}
+	claim := buildClaim(s, s.Spec.Storage[0], nil)
+	metav1.SetMetaDataLabel(&claim.ObjectMeta, wellknown.PlaceLabel, "0")
+	stranger := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "of-a-user", UID: "user"}
+	earlier := world.owner
+	earlier.UID = "earlier"
+	claim.OwnerReferences = []metav1.OwnerReference{stranger, earlier}
+	if err := c.Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		onDelete v1alpha1.StorageOnDelete
+		want     []types.UID
+	}{
+		{v1alpha1.StorageRetain, []types.UID{"user"}},
+		{v1alpha1.StorageDelete, []types.UID{"user", "later"}},
+	} {
+		disk := s.Spec.Storage[0]
+		disk.OnDelete = step.onDelete
+		if err := r.changeClaim(t.Context(), s, disk, world, claimOf(t, c, s)); err != nil {
+			t.Fatal(err)
+		}
+		var got []types.UID
+		for _, o := range claimOf(t, c, s).OwnerReferences {
+			got = append(got, o.UID)
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("with %s it goes with %v, want %v", step.onDelete, got, step.want)
+		}
+	}
 }

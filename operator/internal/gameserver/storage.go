@@ -74,6 +74,9 @@ func (r *Reconciler) keepClaims(ctx context.Context, s *v1alpha1.Server) (unfill
 		case err == nil && !claim.DeletionTimestamp.IsZero():
 			return nil, &busyError{"Waits until disk " + disk.Name + " of an earlier Server of the name is gone.", formerRetry}
 		case err == nil:
+			if others := disks.Others(claim, s.Name); others != nil {
+				return nil, &busyError{others.Error(), refusedRetry}
+			}
 			err = r.changeClaim(ctx, s, disk, world, claim)
 		}
 		if err != nil {
@@ -105,7 +108,10 @@ func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v
 		metav1.SetMetaDataLabel(&claim.ObjectMeta, wellknown.DiskLabel, disk.Name)
 	}
 	if world != nil && claim.Labels[wellknown.PlaceLabel] != "" {
-		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == world.owner.UID })
+		// Also that of an earlier one of the name, with which the disk would still go.
+		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.APIVersion == world.owner.APIVersion && (o.Kind == "GameType" || o.Kind == "Fleet")
+		})
 		if world.takes(disk) {
 			claim.OwnerReferences = append(claim.OwnerReferences, world.owner)
 		}

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -393,7 +394,11 @@ func (r *Reconciler) say(ctx context.Context, original, rst *v1alpha1.Restore, p
 // keep makes the disks that aren't there.
 func (r *Reconciler) keep(ctx context.Context, set *disks.Set) error {
 	err := disks.Keep(ctx, r.Live, r.Client, set)
-	if refusal.Is(err) {
+	others := (*disks.OthersError)(nil)
+	switch {
+	case errors.As(err, &others):
+		return lacks("%s", others.Error())
+	case refusal.Is(err):
 		return lacks("The API server refuses a disk: %s", refusal.Words(err))
 	}
 	for i := range set.Spec.Storage {

@@ -166,7 +166,7 @@ func (f *Filler) unfilled(ctx context.Context, set *disks.Set) (*v1alpha1.Storag
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
 		}
-		if err == nil && claim.DeletionTimestamp.IsZero() && disks.Unfilled(claim, disk) {
+		if err == nil && claim.DeletionTimestamp.IsZero() && disks.Unfilled(claim, disk) && disks.Others(claim, set.Name) == nil {
 			return disk, nil
 		}
 	}
@@ -287,6 +287,9 @@ func (f *Filler) whole(ctx context.Context, source types.NamespacedName, name st
 	}
 	if err != nil {
 		return fmt.Errorf("read a disk of Server %s: %w", source, err)
+	}
+	if err := disks.Others(claim, source.Name); err != nil {
+		return lacks("Server %s has no disk %s: %s", source.Name, name, err.Error())
 	}
 	set, _, err := find(ctx, f.Client, source)
 	if err != nil {

@@ -229,6 +229,19 @@ func TestADiskThatIsNotFilledIsNoSource(t *testing.T) {
 	}
 }
 
+// By its name the disk is another Server's, whoever asks for it.
+func TestAnotherServersDiskIsNoSource(t *testing.T) {
+	s, claim := filled(&v1alpha1.DiskSource{Server: "other"})
+	objects := []client.Object{s, claim, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "other-world", Labels: disks.Labels("oth", nil),
+	}}}
+	f, has, _ := fillerWith(t, objects...)
+	pass1(t, f)
+	if why := f.Why(survival); !strings.Contains(why, "Server other has no disk world: ") || len(has) != 0 {
+		t.Errorf("it says %q, and has %v", why, has)
+	}
+}
+
 // A Server and a Backup of one name are two sources, and so are those of another Server.
 func TestEachFillHasAJobOfItsOwn(t *testing.T) {
 	seen := map[string]bool{}

@@ -19,6 +19,7 @@ import (
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/api/wellknown"
 	"dormouse.dev/dormouse/operator/internal/copyjob"
+	"dormouse.dev/dormouse/operator/internal/disks"
 )
 
 // toRestore is what Restore undo needs, but for the PodTemplate, and the template.
@@ -81,6 +82,17 @@ func TestARestoreBeginsOnceAllIsThere(t *testing.T) {
 	})
 	if _, err := c.snapshot(t.Context(), "games", "survival-1-world"); !strings.Contains(lackOf(err), "doesn't serve") {
 		t.Errorf("of a cluster without snapshots it says %v", err)
+	}
+}
+
+// Nothing is restored onto a disk that is another Server's by its name.
+func TestARestoreLeavesAnotherServersDiskAlone(t *testing.T) {
+	objects, template := toRestore(v1alpha1.BackupTarget{Claim: &v1alpha1.BackupClaim{Name: "copies"}})
+	others := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world", Labels: disks.Labels("surv", nil)}}
+	r, _ := reconcilerWith(t, append(objects, template, others)...)
+	r.SidecarTemplate = client.ObjectKeyFromObject(template)
+	if rst := passes(t, r, 3); rst.Status.Phase != v1alpha1.CopyPending || !strings.Contains(messageOf(rst), "is a disk of Server surv:") {
+		t.Errorf("it is %s and says %q", rst.Status.Phase, messageOf(rst))
 	}
 }
 

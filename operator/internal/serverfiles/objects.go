@@ -292,10 +292,14 @@ func (p *pass) dropPorts(ctx context.Context, have, desired client.Object) error
 
 // refused turns an error that somebody has to mend into a condition.
 func (p *pass) refused(err error, what string) (metav1.Condition, error) {
-	if !refusal.Is(err) {
+	others := (*disks.OthersError)(nil)
+	if !refusal.Is(err) && !errors.As(err, &others) {
 		return metav1.Condition{}, fmt.Errorf("write %s: %w", what, err)
 	}
 	p.again.AtMost(refusedRetry)
+	if others != nil {
+		return problem(reasons.NameTaken, "%s", others.Error()), nil
+	}
 	return problem(reasons.Refused, "The API server refuses %s: %s", what, text.Bounded(refusal.Words(err))), nil
 }
 

@@ -2,11 +2,13 @@ package serverfiles
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,6 +102,21 @@ func TestNoGateOpensBeforeADiskIsFilled(t *testing.T) {
 				t.Errorf("it says %s, and looks again after %s", got, p.again.Duration())
 			}
 		})
+	}
+}
+
+// A disk nether of a Server mc-world would be the disk world-nether of a Server mc, with all that is on it.
+func TestAnotherServersFilesAreNotServed(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world", Labels: disks.Labels("surv", nil)}}
+	p, _ := keeping(t, newServer(), objects{}, claim, sidecarThere())
+	if err := p.keep(t.Context(), p.sets[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.served[0].ready; got.Reason != reasons.NameTaken || !strings.Contains(got.Message, "is a disk of Server surv:") {
+		t.Errorf("it says %s, %q", got.Reason, got.Message)
+	}
+	if err := p.Live.Get(t.Context(), client.ObjectKey{Namespace: "games", Name: "survival-files"}, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("what would serve them is there: %v", err)
 	}
 }
 
