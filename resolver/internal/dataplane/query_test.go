@@ -218,6 +218,26 @@ func TestQueriesAreAnsweredWhereTheServerIsGone(t *testing.T) {
 	r.undisturbed()
 }
 
+// A monitor asks a server whose container runs and whose port is closed, as Kubernetes sees it up.
+func TestProbesAreAnsweredWhereTheServerIsGone(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.TCP, probed, speaksHTTP)
+	r.backend(freeAddress(t, route.TCP), true)
+	r.balanced(v1alpha1.BalanceSpread)
+	c := dialTCP(t, address)
+	in := bufio.NewReader(c)
+	for range 2 {
+		write(t, c, probe)
+		if status, _, body := answer(t, in); status != http.StatusOK || body != "asleep\n" {
+			t.Errorf("got %d %q", status, body)
+		}
+	}
+	r.undisturbed()
+	// Whoever wants the service waits for it.
+	write(t, c, request)
+	r.queued(1)
+}
+
 func TestAClientWhoSaysNothingIsNoSession(t *testing.T) {
 	r := newRig(t)
 	address := r.serve("game", route.TCP, probed, speaks(v1alpha1.ProtocolMinecraft))

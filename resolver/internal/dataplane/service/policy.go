@@ -97,10 +97,15 @@ func (k *Policy) Classify(p proto.Protocol, datagram []byte, c proto.Client) pro
 func (k *Policy) IfDown(p proto.Protocol, head []byte, source netip.AddrPort) (action proto.Action, after time.Duration) {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
-	c, service := k.Client(source, (*scratch)[:0]), k.Service
-	service.Phase, service.Players, service.DownUntil, c.Service = proto.Waking, nil, time.Time{}, &service
-	v := p.Inspect(head, c)
+	v := p.Inspect(head, k.ClientIfDown(source, (*scratch)[:0]))
 	return v.Action, v.After
+}
+
+// ClientIfDown is Client as it would be if no backend were up.
+func (k *Policy) ClientIfDown(source netip.AddrPort, scratch []byte) proto.Client {
+	c, service := k.Client(source, scratch), k.Service
+	service.Phase, service.Players, service.DownUntil, c.Service = proto.Waking, nil, time.Time{}, &service
+	return c
 }
 
 // Joins reports whether a client that sends this would be held if no backend were up.

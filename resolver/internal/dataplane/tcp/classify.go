@@ -159,7 +159,11 @@ func (c *Client) goesOn(while time.Duration, due time.Time) bool {
 func (f *classifier) classifyOnce(c *Client) (action proto.Action, more bool, err error) {
 	scratch := conn.Streams.Get()
 	defer conn.Streams.Put(scratch)
-	verdict := f.protocol.Inspect(c.sent, f.terms.Policy().Client(netip.AddrPort{}, (*scratch)[:0]))
+	client := f.terms.Policy().Client
+	if c.ifDown {
+		client = f.terms.Policy().ClientIfDown
+	}
+	verdict := f.protocol.Inspect(c.sent, client(netip.AddrPort{}, (*scratch)[:0]))
 	if verdict.After > 0 && c.goesOn(verdict.After, c.headDue) {
 		return proto.NeedMore, true, nil
 	}

@@ -57,6 +57,8 @@ type Client struct {
 	// leaveAt bounds; zero: its wait is the queue's.
 	brief   bool
 	leaveAt time.Time
+	// ifDown is set where the client only queries and no backend can be reached, whichever counts as up.
+	ifDown bool
 }
 
 // begin begins the client's stay at a port. What was read until then is charged to its source
