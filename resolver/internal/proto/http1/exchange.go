@@ -90,8 +90,8 @@ func NewExchange() *Exchange {
 }
 
 // Watch must be called before anything is read. From then on passes is called with each
-// request's head. At the first one that doesn't pass, or bytes that can't be followed, other is
-// called once, before those are passed on.
+// request's head. At the first one that doesn't pass or is longer than 4 KiB, or bytes that can't be
+// followed, other is called once, before those are passed on.
 func (x *Exchange) Watch(passes func(head []byte) bool, other func()) {
 	x.watch = &watch{passes, other}
 }
@@ -157,11 +157,19 @@ func (x *Exchange) Read(from Side, b []byte) (passes int) {
 	return all
 }
 
+// maxAsked bounds the head of a request that Watch may let pass, in bytes. It is kept until its end for each
+// connection, however many strangers begin one.
+const maxAsked = 4 << 10
+
 // ask takes in part of a request's head, and calls passes at its end.
 func (x *Exchange) ask(part []byte, e event) {
+	if len(x.asked)+len(part) > maxAsked {
+		x.unwatch()
+		return
+	}
 	x.asked = append(x.asked, part...)
 	switch {
-	case len(x.asked) > proto.MaxHead, e == headEnd && !x.watch.passes(x.asked):
+	case e == headEnd && !x.watch.passes(x.asked):
 		x.unwatch()
 	case e == headEnd:
 		x.asked = nil

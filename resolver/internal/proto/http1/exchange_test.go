@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"dormouse.dev/dormouse/resolver/internal/proto"
 )
 
 // feed shows what a side says, in pieces.
@@ -190,7 +189,7 @@ func TestAClientIsWatchedUntilItAsksForSomethingElse(t *testing.T) {
 		"more ahead than is followed": {strings.Repeat(wanted, maxOpen+1), "", "", slices.Repeat([]string{wanted}, maxOpen+1), true},
 		"an answer until the end":     {wanted, "HTTP/1.1 200 OK\r\n\r\n", "", []string{wanted}, false},
 		"what follows that":           {wanted, "HTTP/1.1 200 OK\r\n\r\n", wanted, []string{wanted}, true},
-		"a head that is too long":     {wanted + "GET /a HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", proto.MaxHead/6), "", "", []string{wanted}, true},
+		"a head that is too long":     {wanted + "GET /a HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", maxAsked/6), "", "", []string{wanted}, true},
 	} {
 		for _, piece := range []int{1, 5, 1 << 20} {
 			x := NewExchange()
