@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -208,4 +209,23 @@ func TestAWakeOfAServiceWithoutATargetFindsNothing(t *testing.T) {
 	if s := got.sentence(t); !strings.Contains(s, "there is no Deployment "+w.ns+"/lobby") {
 		t.Errorf("the sentence is %q, want it to say what is missing", s)
 	}
+}
+
+// kubectl replace --force, and some GitOps tools, delete the target of an awake service and make it anew. Who
+// comes in between waits for the next one's servers.
+func TestWhoComesWhileATargetIsReplacedWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.awake("lobby", 1)
+	before := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "lobby"}}
+	if err := w.c.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	w.want("lobby", promptly, hasCondition(conditions.Ready, metav1.ConditionFalse, reasons.TargetNotFound), inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
+	w.servers("lobby")
+	w.want("lobby", promptly, inPhase(v1alpha1.PhaseWaking, v1alpha1.ModeProxy))
+	w.wantEndpoints("lobby", promptly, resolversAre(takesClients))
+	w.deployment("lobby", 1)
+	w.servers("lobby", newServer())
+	w.want("lobby", promptly, ready, inPhase(v1alpha1.PhaseAwake, v1alpha1.ModeServe))
 }

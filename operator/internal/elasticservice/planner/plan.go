@@ -17,6 +17,7 @@
 package planner
 
 import (
+	"errors"
 	"time"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -26,6 +27,7 @@ import (
 	"dormouse.dev/dormouse/operator/internal/endpoints"
 	"dormouse.dev/dormouse/operator/internal/requeue"
 	"dormouse.dev/dormouse/operator/internal/spec"
+	"dormouse.dev/dormouse/operator/internal/target"
 	"dormouse.dev/dormouse/operator/internal/times"
 )
 
@@ -120,8 +122,11 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 			d.kept = d.byWindow()
 		}
 	}
-	if o.Scale.Err == nil {
+	switch {
+	case o.Scale.Err == nil:
 		d.decidePhase()
+	case errors.Is(o.Scale.Err, target.ErrNotFound):
+		d.decideWithoutTarget()
 	}
 	if d.Phase == v1alpha1.PhaseAsleep || d.Phase == v1alpha1.PhaseWaking {
 		d.WaitsFor = d.Group.WaitsFor
@@ -157,6 +162,29 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 	return d.Plan
 }
 
+// decideWithoutTarget decides the phase of a service whose target isn't there any more: somebody may replace
+// it, and who comes meanwhile waits for the next one as for a wake.
+func (d *decision) decideWithoutTarget() {
+	if d.Phase != v1alpha1.PhaseAwake && d.Phase != v1alpha1.PhaseFallingAsleep {
+		return
+	}
+	switch left := d.blipLeft(); {
+	case left > 0:
+		d.RequeueAfter.AtMost(left)
+	case d.o.Up == 0:
+		d.Phase = v1alpha1.PhaseWaking
+	}
+}
+
+// blipLeft is for how long the servers of an awake service that are all unready may still come back by
+// themselves; 0: they may not, or one is up.
+func (d *decision) blipLeft() time.Duration {
+	if d.o.Up > 0 || !d.is.Awake || !endpoints.AnyRunning(d.o.Servers) {
+		return 0
+	}
+	return max(d.o.NoneUpSince.Add(blip).Sub(d.now), 0)
+}
+
 // decidePhase decides the phase of a service whose target's scale is known.
 func (d *decision) decidePhase() {
 	now, es, o, previous := d.now, d.es, d.o, d.es.Status.Phase
@@ -168,9 +196,9 @@ func (d *decision) decidePhase() {
 		d.Phase = v1alpha1.PhaseAsleep
 		d.Raise = d.Awake.Wakes(es) || d.Group.Wakes
 		return
-	case o.Up == 0 && d.is.Awake && endpoints.AnyRunning(o.Servers) && now.Sub(o.NoneUpSince) < blip:
+	case d.blipLeft() > 0:
 		d.Phase = v1alpha1.PhaseAwake
-		d.RequeueAfter.AtMost(o.NoneUpSince.Add(blip).Sub(now))
+		d.RequeueAfter.AtMost(d.blipLeft())
 		return
 	case o.Up == 0:
 		d.Phase = v1alpha1.PhaseWaking

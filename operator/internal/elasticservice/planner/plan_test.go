@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -371,6 +372,20 @@ func TestPlan(t *testing.T) {
 			es:   fixture.Deleted(fixture.Lobby(v1alpha1.PhaseAsleep, fixture.At(-600)), fixture.At(0)),
 			o:    seen.With(seen.Of(0), func(o *planner.Observed) { o.NamespaceEnding = true }),
 			want: want{Phase: v1alpha1.PhaseAsleep, Mode: v1alpha1.ModeProxy, Roles: ready, Release: true},
+		},
+		"clients wait for the next target where none is there": {
+			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
+			o: seen.With(seen.Of(0), func(o *planner.Observed) {
+				o.Scale = planner.Scale{Err: fmt.Errorf("there is no Deployment: %w", target.ErrNotFound)}
+			}),
+			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: planner.WakePeriod},
+		},
+		"servers that are left serve until they are gone": {
+			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
+			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.Scale = planner.Scale{Err: fmt.Errorf("there is no Deployment: %w", target.ErrNotFound)}
+			}),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}},
 		},
 		"a scale that can't be read changes nothing": {
 			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
