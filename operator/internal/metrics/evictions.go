@@ -16,7 +16,7 @@ const (
 func NewEvictions(reg prometheus.Registerer) *Evictions {
 	m := &Evictions{reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dormouse_eviction_reviews_total",
-		Help: "Evictions of Servers' Pods that the budget would have allowed, by what the sidecar said when it was asked: allowed, denied, or unanswered, which leaves it to the budget.",
+		Help: "Evictions of Servers' Pods by the webhook's answer: allowed or denied by what the sidecar said, denied also where the Pod's deletion wasn't allowed before, or unanswered, where the sidecar didn't say in time, which leaves it to the budget.",
 	}, []string{"answer"})}
 	reg.MustRegister(m.reviews)
 	for _, answer := range []string{EvictionAllowed, EvictionDenied, EvictionUnanswered} {
