@@ -38,7 +38,7 @@ func (r *Reconciler) observe(ctx context.Context, es *v1alpha1.ElasticService, m
 	is, now, ref := spec.Of(es), r.Now(), target.Of(es)
 	o := planner.Observed{Is: is, PrivateName: endpoints.PrivateServiceName(es.Spec.Service)}
 	deleting, hasServers := !es.DeletionTimestamp.IsZero(), ref.HasServers()
-	if m.target.Name != "" && m.target != ref {
+	if m.target.Name != "" && !target.Same(m.target.ScaleTargetRef, ref.ScaleTargetRef) {
 		es.Status.Replicas, es.Status.ReplicasBeforeSleep = 0, 0 // they were another target's
 	}
 	if err := r.observeServices(ctx, es, &o); err != nil {

@@ -163,16 +163,16 @@ func Make(now time.Time, es *v1alpha1.ElasticService, o Observed, f Findings) Pl
 }
 
 // decideWithoutTarget decides the phase of a service whose target isn't there any more: somebody may replace
-// it, and who comes meanwhile waits for the next one as for a wake.
+// it, and who comes meanwhile waits for it at the resolver, which sends nobody away for three seconds.
 func (d *decision) decideWithoutTarget() {
-	if d.Phase != v1alpha1.PhaseAwake && d.Phase != v1alpha1.PhaseFallingAsleep {
-		return
-	}
+	was := d.Phase == v1alpha1.PhaseAwake || d.Phase == v1alpha1.PhaseFallingAsleep
 	switch left := d.blipLeft(); {
-	case left > 0:
+	case was && left > 0:
 		d.RequeueAfter.AtMost(left)
-	case d.o.Up == 0:
+	case was && d.o.Up == 0:
 		d.Phase = v1alpha1.PhaseWaking
+	case d.Phase == v1alpha1.PhaseWaking && d.o.Up > 0:
+		d.Phase = v1alpha1.PhaseAwake // somebody else's pods have the Service's labels
 	}
 }
 

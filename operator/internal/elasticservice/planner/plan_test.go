@@ -380,6 +380,13 @@ func TestPlan(t *testing.T) {
 			}),
 			want: want{Phase: v1alpha1.PhaseWaking, Mode: v1alpha1.ModeProxy, Roles: ready, Requeue: planner.WakePeriod},
 		},
+		"servers that have come without it serve": {
+			es: fixture.Lobby(v1alpha1.PhaseWaking, fixture.At(-600)),
+			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
+				o.Scale = planner.Scale{Err: fmt.Errorf("there is no Deployment: %w", target.ErrNotFound)}
+			}),
+			want: want{Phase: v1alpha1.PhaseAwake, Mode: v1alpha1.ModeServe, Roles: map[string]endpoints.Role{}},
+		},
 		"servers that are left serve until they are gone": {
 			es: fixture.Lobby(v1alpha1.PhaseAwake, fixture.At(-600)),
 			o: seen.With(seen.Of(1, seen.UpServer), func(o *planner.Observed) {
