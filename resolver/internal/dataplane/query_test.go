@@ -224,18 +224,41 @@ func TestProbesAreAnsweredWhereTheServerIsGone(t *testing.T) {
 	address := r.serve("game", route.TCP, probed, speaksHTTP)
 	r.backend(freeAddress(t, route.TCP), true)
 	r.balanced(v1alpha1.BalanceSpread)
-	c := dialTCP(t, address)
-	in := bufio.NewReader(c)
-	for range 2 {
+	// Nothing stays on its connection, so that the next probe is judged anew.
+	ask := func() string {
+		c := dialTCP(t, address)
 		write(t, c, probe)
-		if status, _, body := answer(t, in); status != http.StatusOK || body != "asleep\n" {
-			t.Errorf("got %d %q", status, body)
+		in := bufio.NewReader(c)
+		status, _, body := answer(t, in)
+		if _, err := in.ReadByte(); err != io.EOF {
+			t.Errorf("after the answer: %v, want the end", err)
+		}
+		return fmt.Sprintf("%d %s", status, body)
+	}
+	for range 2 {
+		if got := ask(); got != "200 asleep\n" {
+			t.Errorf("got %q", got)
 		}
 	}
 	r.undisturbed()
 	// Whoever wants the service waits for it.
-	write(t, c, request)
+	write(t, dialTCP(t, address), request)
 	r.queued(1)
+}
+
+// One of several that can be reached answers itself.
+func TestAProbeFindsTheServerThatIsThere(t *testing.T) {
+	r := newRig(t)
+	address := r.serve("game", route.TCP, probed, speaksHTTP)
+	server := freeAddress(t, route.TCP)
+	listenTCP(t, server, echo)
+	r.servers(serving(freeAddress(t, route.TCP), "pod-a"), serving(server, "pod-b"), serving(freeAddress(t, route.TCP), "pod-c"))
+	r.balanced(v1alpha1.BalanceSpread)
+	for range 10 {
+		c := dialTCP(t, address)
+		write(t, c, probe)
+		expect(t, c, probe)
+	}
 }
 
 func TestAClientWhoSaysNothingIsNoSession(t *testing.T) {

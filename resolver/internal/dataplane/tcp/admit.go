@@ -98,7 +98,7 @@ func (p *Port) wants(c *Client, k *service.Policy) (goesOn bool, query *backend)
 	if query = p.connectQuery(c); query != nil {
 		return false, query
 	}
-	c.ifDown = true
+	c.ifDown = p.Can.Requests
 	return p.handshake(c), nil
 }
 

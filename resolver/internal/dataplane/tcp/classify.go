@@ -78,6 +78,10 @@ func (f *classifier) classifyFrom(c *Client, answered bool) bool {
 			return false
 		case action == proto.Answer:
 			answered = true
+			if c.ifDown {
+				part(c.conn, nil)
+				return false
+			}
 			if c.front != nil && c.front.only != nil {
 				// The client's next request may be for another host.
 				c.goBack()

@@ -57,7 +57,8 @@ type Client struct {
 	// leaveAt bounds; zero: its wait is the queue's.
 	brief   bool
 	leaveAt time.Time
-	// ifDown is set where the client only queries and no backend can be reached, whichever counts as up.
+	// ifDown is set where the client's first request is a query and no backend could be reached for it, though
+	// one counts as up. It is answered, and its connection closed: the next request may find a backend.
 	ifDown bool
 }
 

@@ -39,22 +39,25 @@ func (p *Port) queries(c *Client) (query, heard bool) {
 	}
 }
 
-// connectQuery connects a client who only queries; nil: no backend is up.
+// connectQuery connects a client who only queries; nil: no backend is up, or none could be reached.
 func (p *Port) connectQuery(c *Client) *backend {
-	picked, ok := p.Queue.PickForQuery(p.Key.PortID)
-	if !ok {
-		return nil
-	}
-	made := p.reach(picked)
-	if made == nil {
-		return nil
-	}
-	server, err := c.replay(made, picked.Address)
-	if err != nil {
+	for range directTries {
+		picked, ok := p.Queue.PickForQuery(p.Key.PortID)
+		if !ok {
+			return nil
+		}
+		made := p.reach(picked)
+		if made == nil {
+			continue
+		}
+		server, err := c.replay(made, picked.Address)
+		if err == nil {
+			return server
+		}
 		_ = made.Close()
-		return nil
+		p.Queue.Avoid(p.Key.PortID, picked.Address)
 	}
-	return server
+	return nil
 }
 
 // relayQuery relays a client who only queries.
