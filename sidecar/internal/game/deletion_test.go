@@ -144,6 +144,17 @@ func (w *world) uncounted(n int) {
 	}
 }
 
+// The operator's answer has how many played before the sidecar's restart, and may come after the first probe.
+func TestAGameThatHidesItsPlayersIsKeptOverARestart(t *testing.T) {
+	w := newWorld(t, probedGame())
+	w.Uncounted(w.clock.Now())
+	w.answered(restoring(&reportapi.Game{State: v1alpha1.GameReady, Reported: true, Players: &v1alpha1.PlayersStatus{Capacity: 20}}))
+	w.wantPlayers(0, true)
+	w.wantDeletable(false)
+	w.Answered(w.clock.Now(), 0, 20)
+	w.wantDeletable(true)
+}
+
 // A plugin that hides who plays doesn't break the game: nobody is to be moved to another one for that.
 func TestAGameThatHidesItsPlayersIsWell(t *testing.T) {
 	w := answeredWorld(t, probedGame())

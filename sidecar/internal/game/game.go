@@ -224,7 +224,7 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 	_ = g.do(report, func(c *core, now time.Time) error {
 		w := &c.words
 		w.answer = say(count{bound(current), bound(capacity)}, now)
-		w.unanswered, w.failing, w.hidden, w.stale, w.broken = 0, time.Time{}, false, false, word[brokenness]{}
+		w.unanswered, w.failing, w.hidden, w.stale, w.broken = 0, time.Time{}, time.Time{}, false, word[brokenness]{}
 		c.probed, c.answered = began, began
 		return nil
 	})
@@ -233,10 +233,10 @@ func (g *Game) Answered(began time.Time, current, capacity int) {
 // Uncounted notes that the answer to a probe that was sent at began didn't say how many play: it hides that, or
 // can't be read. The game is well, and who played may still do.
 func (g *Game) Uncounted(began time.Time) {
-	_ = g.do(sign, func(c *core, _ time.Time) error {
+	_ = g.do(sign, func(c *core, now time.Time) error {
 		c.probed = began
 		w := &c.words
-		w.unanswered, w.failing, w.hidden, w.broken = 0, time.Time{}, w.answer.said(), word[brokenness]{}
+		w.unanswered, w.failing, w.hidden, w.broken = 0, time.Time{}, now, word[brokenness]{}
 		return nil
 	})
 }

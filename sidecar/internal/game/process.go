@@ -117,5 +117,5 @@ func (c *core) countsPlayers() bool {
 // an answer had none.
 func (c *core) doubtful() bool {
 	h, w := c.config.Health, &c.words
-	return w.hidden || !h.Disabled && (w.unanswered >= h.FailureThreshold || w.stale)
+	return !w.hidden.IsZero() || !h.Disabled && (w.unanswered >= h.FailureThreshold || w.stale)
 }

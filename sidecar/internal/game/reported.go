@@ -67,8 +67,8 @@ type words struct {
 	failing    time.Time
 	// counted is when the last of them was sent.
 	counted time.Time
-	// hidden is set where the last probe that was answered didn't say how many play.
-	hidden bool
+	// hidden is when the last probe was answered; zero where that answer said how many play.
+	hidden time.Time
 	// stale is set where the answer is one that an earlier sidecar had, of a game that was Unhealthy by then:
 	// its probes may have been unanswered since, whatever else the game says.
 	stale bool
@@ -99,13 +99,13 @@ func (w *words) forget(before time.Time) {
 	w.broken.forget(before)
 	w.failed.forget(before)
 	w.leaving.forget(before)
-	for _, t := range [...]*time.Time{&w.tracked, &w.ping, &w.well, &w.last, &w.reported} {
+	for _, t := range [...]*time.Time{&w.tracked, &w.ping, &w.well, &w.last, &w.reported, &w.hidden} {
 		if t.Before(before) {
 			*t = time.Time{}
 		}
 	}
 	if !w.answer.said() {
-		w.unanswered, w.failing, w.hidden, w.stale = 0, time.Time{}, false, false
+		w.unanswered, w.failing, w.stale = 0, time.Time{}, false
 	}
 }
 

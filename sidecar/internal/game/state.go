@@ -56,6 +56,8 @@ type Snapshot struct {
 	Looked string
 	// Answered reports whether the running process has answered the probe.
 	Answered bool
+	// Hidden reports whether the last probe that it answered didn't say how many play.
+	Hidden bool
 	// Restored reports whether the operator has sent the state from before this sidecar
 	// started. Until then the only report worth sending is a request for it.
 	Restored bool
@@ -383,6 +385,7 @@ func (c *core) snapshot(now time.Time) Snapshot {
 		ShutdownSeen:    c.shutdownSeen(now),
 		Looked:          c.looked(now),
 		Answered:        c.words.answer.said(),
+		Hidden:          !c.words.hidden.IsZero(),
 		Restored:        c.restored,
 		Capacity:        c.capacity(),
 		NotReady:        c.notReady(now),

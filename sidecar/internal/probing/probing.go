@@ -110,7 +110,7 @@ func (l *Loop) pause(ctx context.Context, before game.Snapshot, began time.Time,
 		switch {
 		case !now.Answered:
 			interval = min(interval, unanswered)
-		case now.LastAnswer.Shutdown && !now.ShutdownSeen:
+		case now.LastAnswer.Shutdown && !now.ShutdownSeen && !now.Hidden:
 			interval = min(interval, retry)
 		}
 		timer := time.NewTimer(time.Until(began.Add(interval)))
