@@ -38,7 +38,7 @@ func (e *OthersError) Error() string { return e.sentence }
 func Others(claim *corev1.PersistentVolumeClaim, server string) error {
 	if other := claim.Labels[wellknown.ServerLabel]; other != "" && other != server && claim.Labels[managedByLabel] == wellknown.ManagedBy {
 		return &OthersError{fmt.Sprintf(
-			"PersistentVolumeClaim %s is a disk of Server %s: give this Server's disk another name in spec.storage, or delete the claim if nobody needs what is on it.", claim.Name, other)}
+			"PersistentVolumeClaim %s is a disk of Server %s: give this Server's disk another name in spec.storage. If it is to have what is on the claim, and that Server isn't, take the claim's label %s off.", claim.Name, other, wellknown.ServerLabel)}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -110,7 +111,8 @@ func (r *Reconciler) changeClaim(ctx context.Context, s *v1alpha1.Server, disk v
 	if world != nil && claim.Labels[wellknown.PlaceLabel] != "" {
 		// Also that of an earlier one of the name, with which the disk would still go.
 		claim.OwnerReferences = slices.DeleteFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.APIVersion == world.owner.APIVersion && (o.Kind == "GameType" || o.Kind == "Fleet")
+			group, _ := schema.ParseGroupVersion(o.APIVersion)
+			return o.UID == world.owner.UID || group.Group == v1alpha1.GroupVersion.Group && (o.Kind == "GameType" || o.Kind == "Fleet")
 		})
 		if world.takes(disk) {
 			claim.OwnerReferences = append(claim.OwnerReferences, world.owner)

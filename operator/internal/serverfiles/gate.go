@@ -33,7 +33,7 @@ type Copies interface {
 }
 
 // openGates lets the Pods go on that wait at their gate, unless somebody copies the disks, holder is who
-// then, or one of them doesn't have yet what it begins with.
+// then, or one of them doesn't have yet what it begins with or is another Server's.
 func (p *pass) openGates(ctx context.Context, set *disks.Set, pods []corev1.Pod) (holder string, err error) {
 	gated := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() || !disks.Gated(&pod) })
 	if len(gated) == 0 {
@@ -58,6 +58,13 @@ func (p *pass) openGates(ctx context.Context, set *disks.Set, pods []corev1.Pod)
 	if waits, err := p.unfilled(ctx, set); err != nil || waits != "" {
 		p.again.AtMost(fillLook)
 		return "", err
+	}
+	for i := range set.Spec.Storage {
+		claim, err := p.claim(ctx, set, set.Spec.Storage[i].Name)
+		if err != nil || claim != nil && disks.Others(claim, set.Name) != nil {
+			p.again.AtMost(refusedRetry)
+			return "", err // the condition says whose it is
+		}
 	}
 	// They may write from now on: when they were made a copy may have been under way.
 	if err := disks.MarkUsed(ctx, p.Live, p.Client, set.Namespace, set.Name, set.Spec.Storage, now); err != nil {

@@ -64,6 +64,32 @@ func sidecarThere() *corev1.PodTemplate {
 	return sidecar
 }
 
+// The Deployment may be there since the Server's storage was another, or an earlier version made it.
+func TestNoGateOpensToAnothersDisk(t *testing.T) {
+	set := ownerOf(newServer()).sets[0]
+	d := &appsv1.Deployment{ObjectMeta: objectMeta(set)}
+	d.Spec.Replicas = new(int32(1))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "f", Labels: map[string]string{wellknown.FilesLabel: "survival"}}}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: wellknown.FilesGate}}
+	for _, c := range []struct {
+		of    string
+		gates int
+	}{{"surv", 1}, {"survival", 0}} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "survival-world", Labels: disks.Labels(c.of, nil)}}
+		p, _ := keeping(t, newServer(), objects{deployments: []appsv1.Deployment{*d}}, d.DeepCopy(), claim, pod.DeepCopy(), sidecarThere())
+		if err := p.keep(t.Context(), p.sets[0]); err != nil {
+			t.Fatal(err)
+		}
+		got := &corev1.Pod{}
+		if err := p.Live.Get(t.Context(), client.ObjectKeyFromObject(pod), got); err != nil || len(got.Spec.SchedulingGates) != c.gates {
+			t.Errorf("with the disk of Server %s the Pod has the gates %v (%v)", c.of, got.Spec.SchedulingGates, err)
+		}
+		if reason := p.served[0].ready.Reason; (reason == reasons.NameTaken) != (c.gates > 0) {
+			t.Errorf("of the disk of Server %s it says %s", c.of, reason)
+		}
+	}
+}
+
 // What is put on such a disk would be moved aside. It is so without a PodTemplate, too.
 func TestNoGateOpensBeforeADiskIsFilled(t *testing.T) {
 	for name, c := range map[string]struct {
