@@ -187,7 +187,7 @@ func (p *Planner) usedAt(ctx context.Context, set *disks.Set) (time.Time, error)
 		if err != nil {
 			return time.Time{}, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
 		}
-		if disks.Unfilled(claim, disk) || disks.Others(claim, set.Name) != nil {
+		if disks.Unfilled(claim, disk) || disks.IsOthers(claim, set.Name) {
 			return time.Time{}, nil
 		}
 		used, err := time.Parse(time.RFC3339, claim.Annotations[wellknown.UsedAtAnnotation])

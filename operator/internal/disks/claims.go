@@ -33,14 +33,21 @@ type OthersError struct{ sentence string }
 
 func (e *OthersError) Error() string { return e.sentence }
 
-// Others is an error where a claim that Dormouse made is another Server's, whose world it may have; nil where it
-// is this one's, or a user's own.
+// IsOthers reports whether a claim that Dormouse made is another Server's, whose world it may have. A user's own
+// is nobody's.
+func IsOthers(claim *corev1.PersistentVolumeClaim, server string) bool {
+	other := claim.Labels[wellknown.ServerLabel]
+	return other != "" && other != server && claim.Labels[managedByLabel] == wellknown.ManagedBy
+}
+
+// Others is an OthersError where a claim is another Server's; nil where it isn't.
 func Others(claim *corev1.PersistentVolumeClaim, server string) error {
-	if other := claim.Labels[wellknown.ServerLabel]; other != "" && other != server && claim.Labels[managedByLabel] == wellknown.ManagedBy {
-		return &OthersError{fmt.Sprintf(
-			"PersistentVolumeClaim %s is a disk of Server %s: give this Server's disk another name in spec.storage. If it is to have what is on the claim, and that Server isn't, take the claim's label %s off.", claim.Name, other, wellknown.ServerLabel)}
+	if !IsOthers(claim, server) {
+		return nil
 	}
-	return nil
+	return &OthersError{fmt.Sprintf(
+		"PersistentVolumeClaim %s is a disk of Server %s: give this Server's disk another name in spec.storage. If it is to have what is on the claim, and that Server isn't, take the claim's label %s off.",
+		claim.Name, claim.Labels[wellknown.ServerLabel], wellknown.ServerLabel)}
 }
 
 // BuildClaim builds the claim for a disk of a Server, with the labels and annotations of its disks.

@@ -166,7 +166,7 @@ func (f *Filler) unfilled(ctx context.Context, set *disks.Set) (*v1alpha1.Storag
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
 		}
-		if err == nil && claim.DeletionTimestamp.IsZero() && disks.Unfilled(claim, disk) && disks.Others(claim, set.Name) == nil {
+		if err == nil && claim.DeletionTimestamp.IsZero() && disks.Unfilled(claim, disk) && !disks.IsOthers(claim, set.Name) {
 			return disk, nil
 		}
 	}

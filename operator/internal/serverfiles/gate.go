@@ -61,7 +61,7 @@ func (p *pass) openGates(ctx context.Context, set *disks.Set, pods []corev1.Pod)
 	}
 	for i := range set.Spec.Storage {
 		claim, err := p.claim(ctx, set, set.Spec.Storage[i].Name)
-		if err != nil || claim != nil && disks.Others(claim, set.Name) != nil {
+		if err != nil || claim != nil && disks.IsOthers(claim, set.Name) {
 			p.again.AtMost(refusedRetry)
 			return "", err // the condition says whose it is
 		}

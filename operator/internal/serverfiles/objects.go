@@ -109,7 +109,12 @@ func (p *pass) objectsReady(ctx context.Context, set *disks.Set) (metav1.Conditi
 	set.Anywhere = shared == disks.SharedByAll
 	missing := found["Deployment"] == nil || ptr.Deref(found["Deployment"].(*appsv1.Deployment).Spec.Replicas, 1) > 0
 	if missing {
-		if err := disks.Keep(ctx, p.Live, p.Client, set); err != nil {
+		err := disks.Keep(ctx, p.Live, p.Client, set)
+		if others := (*disks.OthersError)(nil); errors.As(err, &others) {
+			p.again.AtMost(refusedRetry)
+			return problem(reasons.NameTaken, "%s", others.Error()), nil
+		}
+		if err != nil {
 			return p.refused(err, "the disks of Server "+set.Name)
 		}
 		if waits, err := p.unfilled(ctx, set); err != nil || waits != "" {
@@ -292,14 +297,10 @@ func (p *pass) dropPorts(ctx context.Context, have, desired client.Object) error
 
 // refused turns an error that somebody has to mend into a condition.
 func (p *pass) refused(err error, what string) (metav1.Condition, error) {
-	others := (*disks.OthersError)(nil)
-	if !refusal.Is(err) && !errors.As(err, &others) {
+	if !refusal.Is(err) {
 		return metav1.Condition{}, fmt.Errorf("write %s: %w", what, err)
 	}
 	p.again.AtMost(refusedRetry)
-	if others != nil {
-		return problem(reasons.NameTaken, "%s", others.Error()), nil
-	}
 	return problem(reasons.Refused, "The API server refuses %s: %s", what, text.Bounded(refusal.Words(err))), nil
 }
 
