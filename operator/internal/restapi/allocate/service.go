@@ -31,8 +31,9 @@ const (
 	// answerTime is how long the operator may take to answer beyond what the caller waits: a leader
 	// that is gone is replaced within 15 seconds, which is longer than a caller should hang.
 	answerTime = 5 * time.Second
-	// leaveTime bounds what is done once the caller is gone.
-	leaveTime = 10 * time.Second
+	// leaveTime bounds what is done once the caller is gone, and makeTime how long the API server may take to
+	// make an Allocation.
+	leaveTime, makeTime = 10 * time.Second, 10 * time.Second
 	// tries bounds how often a call begins anew because an Allocation of its name went.
 	tries = 5
 	// maxCalls bounds how many calls an Allocation names. With so many it stays until it is released.
@@ -72,6 +73,8 @@ type call struct {
 	waiter   *waiter
 	// unmarked is set where the Allocation names so many calls that it doesn't name this one.
 	unmarked bool
+	// unsure is set where the API server hasn't said whether it has made the Allocation: it still may.
+	unsure bool
 }
 
 // Allocate gives the caller a Server, or places on one. It waits as long as the request says, and no
@@ -133,7 +136,12 @@ func (c *call) join(ctx context.Context) (o *v1alpha1.Allocation, existed bool, 
 		},
 		Spec: c.request.spec(max(0, c.deadline.Sub(c.now()))),
 	}
-	err = c.client.Create(ctx, o)
+	// A caller that goes away doesn't end this: the API server may make what nobody waits for any more, after
+	// the call has looked for what it has to undo.
+	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTime)
+	err = c.client.Create(making, o)
+	cancel()
+	c.unsure = err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
 	switch {
 	case err == nil:
 		return o, false, nil
@@ -271,23 +279,25 @@ func (c *call) leave(ctx context.Context) {
 	for ctx.Err() == nil {
 		o := &v1alpha1.Allocation{}
 		err := c.live.Get(ctx, c.key, o)
-		if apierrors.IsNotFound(err) {
-			return
-		}
 		calls := callsOf(o)
-		if err == nil && !calls[c.id] {
+		switch {
+		case apierrors.IsNotFound(err) && !c.unsure:
+			return
+		case err == nil && !calls[c.id]:
 			return // it is another's
+		case err == nil:
+			c.unsure = false
 		}
 		if err == nil && len(calls) > 1 {
 			err = c.mark(ctx, o, nil)
 		} else if err == nil {
 			err = c.client.Delete(ctx, o, client.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion})
 		}
-		if err == nil || apierrors.IsNotFound(err) {
+		if err == nil || apierrors.IsNotFound(err) && !c.unsure {
 			return
 		}
 		if !apierrors.IsConflict(err) {
-			// The API server is away, or has too much to do.
+			// The API server is away, has too much to do, or may be about to make the Allocation.
 			select {
 			case <-ctx.Done():
 			case <-time.After(retryTime):
