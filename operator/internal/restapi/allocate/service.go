@@ -31,9 +31,11 @@ const (
 	// answerTime is how long the operator may take to answer beyond what the caller waits: a leader
 	// that is gone is replaced within 15 seconds, which is longer than a caller should hang.
 	answerTime = 5 * time.Second
-	// leaveTime bounds what is done once the caller is gone, and makeTime how long the API server may take to
-	// make an Allocation.
-	leaveTime, makeTime = 10 * time.Second, 10 * time.Second
+	// makeTime bounds how long the API server may take to make an Allocation; its client may have less patience.
+	makeTime = time.Minute
+	// leaveTime bounds what is done once the caller is gone: an API server with much to do takes its time. For
+	// lateTime of that an Allocation is looked for of which nobody has said whether it is made.
+	leaveTime, lateTime = time.Minute, 10 * time.Second
 	// tries bounds how often a call begins anew because an Allocation of its name went.
 	tries = 5
 	// maxCalls bounds how many calls an Allocation names. With so many it stays until it is released.
@@ -141,7 +143,7 @@ func (c *call) join(ctx context.Context) (o *v1alpha1.Allocation, existed bool, 
 	making, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTime)
 	err = c.client.Create(making, o)
 	cancel()
-	c.unsure = err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown
+	c.unsure = err != nil && mayBeDone(err)
 	switch {
 	case err == nil:
 		return o, false, nil
@@ -171,6 +173,12 @@ func (c *call) join(ctx context.Context) (o *v1alpha1.Allocation, existed bool, 
 		return nil, false, again(err, "take part in Allocation %s", c.key)
 	}
 	return have, existed, nil
+}
+
+// mayBeDone reports whether the API server may have done, or may still do, what it answered with an error.
+func mayBeDone(err error) bool {
+	return apierrors.ReasonForError(err) == metav1.StatusReasonUnknown ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 }
 
 // mark notes the call on an Allocation; with nil it takes that away, if the Allocation hasn't changed.
@@ -276,12 +284,13 @@ func (c *call) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
+	late := c.now().Add(lateTime)
 	for ctx.Err() == nil {
 		o := &v1alpha1.Allocation{}
 		err := c.live.Get(ctx, c.key, o)
 		calls := callsOf(o)
 		switch {
-		case apierrors.IsNotFound(err) && !c.unsure:
+		case apierrors.IsNotFound(err) && (!c.unsure || c.now().After(late)):
 			return
 		case err == nil && !calls[c.id]:
 			return // it is another's
