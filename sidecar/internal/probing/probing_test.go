@@ -258,11 +258,11 @@ func noisy(t *testing.T) probe.Prober {
 type counting struct {
 	probe.Prober
 
-	counted atomic.Bool
+	asked atomic.Int32
 }
 
 func (c *counting) Query(ctx context.Context) (probe.Status, error) {
-	if !c.counted.Swap(true) {
+	if c.asked.Add(1) == 1 {
 		return probe.Status{Capacity: 8}, nil
 	}
 	return c.Prober.Query(ctx)
@@ -286,4 +286,30 @@ func TestAnAnswerWithoutACountIsNoSilence(t *testing.T) {
 	eventually(t, g, func(s game.Snapshot) bool {
 		return s.Answered && s.Game.State == v1alpha1.GameReady && !s.DeletionAllowed
 	})
+}
+
+// The end of a game that hides its players is ordered: its answer won't change within a period.
+func TestAGameThatHidesItsPlayersIsNotAskedAllTheTime(t *testing.T) {
+	g := game.New(game.Config{
+		Readiness: v1alpha1.ServerReadinessAuto, Probed: true, Health: game.Health{Period: time.Hour, FailureThreshold: 3},
+	}, clock.RealClock{})
+	prober := &counting{Prober: noisy(t)}
+	loop := &Loop{Prober: prober, Game: g, Period: time.Hour, Log: logr.Discard()}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- loop.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	eventually(t, g, func(s game.Snapshot) bool { return s.Answered })
+	g.TakeAnswer(reportapi.Answer{Version: "1", Shutdown: true})
+	eventually(t, g, func(s game.Snapshot) bool { return s.Hidden })
+	before := prober.asked.Load()
+	<-time.After(3 * retry)
+	if again := prober.asked.Load() - before; again > 0 {
+		t.Errorf("it was asked %d more times", again)
+	}
 }

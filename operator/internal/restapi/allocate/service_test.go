@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,6 +56,7 @@ func TestNothingIsLeftOfACallThatEndsBeforeItsAllocationIsMade(t *testing.T) {
 	for name, fails := range map[string]error{
 		"the caller hangs up":                nil,
 		"the API server's answer never came": errors.New("http2: client connection lost"),
+		"the API server ran out of time":     apierrors.NewTimeoutError("the request did not complete within 20s", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
