@@ -106,6 +106,9 @@ func (p *permission) waitAlone(left time.Duration) {
 // kube-proxy's sync periods.
 const withdrawn = 2 * time.Second
 
+// mostSkew is how far ahead of the operator's clock a node's may be for its times to count.
+const mostSkew = 10 * time.Second
+
 // leftAlone is how long new players may still be sent to a Pod that was told to shut down; 0
 // when that is over. A Pod that is still ready is looked at when that changes.
 func leftAlone(now time.Time, pod *corev1.Pod) time.Duration {
@@ -114,7 +117,11 @@ func leftAlone(now time.Time, pod *corev1.Pod) time.Duration {
 			if c.Status == corev1.ConditionTrue {
 				return withdrawn
 			}
-			return max(c.LastTransitionTime.Add(withdrawn).Sub(now), 0)
+			left := c.LastTransitionTime.Add(withdrawn).Sub(now)
+			if left > withdrawn+mostSkew {
+				return 0 // by the node's clock, which says nothing
+			}
+			return max(left, 0)
 		}
 	}
 	return 0

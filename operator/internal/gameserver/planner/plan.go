@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"dormouse.dev/dormouse/api/v1alpha1"
 	"dormouse.dev/dormouse/internal/gamepod"
 	"dormouse.dev/dormouse/operator/internal/hostports"
@@ -29,6 +27,8 @@ const (
 	// wellAfter is how long a Server must have been ready for its earlier failures to be
 	// forgotten.
 	wellAfter = 10 * time.Minute
+	// mostFailures bounds their count.
+	mostFailures = 1 << 20
 )
 
 // CacheLag is how long something that was just created is assumed to exist though the cache doesn't
@@ -122,7 +122,10 @@ func planFirst(now time.Time, s *v1alpha1.Server, o Observed, p *Plan) {
 	}
 	// Earlier failures delay it.
 	if last := s.Status.LastFailureTime; last != nil {
-		p.waits = max(0, last.Add(delayAfter(s.Status.Failures)).Sub(now))
+		delay := delayAfter(s.Status.Failures)
+		if p.waits = max(0, last.Add(delay).Sub(now)); p.waits > delay {
+			p.waits = 0 // an earlier leader's clock was ahead
+		}
 		p.RequeueAfter.AtMost(p.waits)
 	}
 	p.Create = p.waits == 0
@@ -240,12 +243,4 @@ func planPorts(now time.Time, s *v1alpha1.Server, o Observed, p *Plan) {
 		left = o.Patience
 	}
 	p.RequeueAfter.AtMost(left)
-}
-
-// failuresAfter is the count after another failure: 1 if the Server was well for a time before.
-func failuresAfter(now time.Time, s *v1alpha1.Server, readySince *metav1.Time) int32 {
-	if readySince != nil && now.Sub(readySince.Time) >= wellAfter {
-		return 1
-	}
-	return min(s.Status.Failures, 1<<20) + 1
 }

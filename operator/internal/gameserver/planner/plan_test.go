@@ -216,6 +216,7 @@ func TestPlan(t *testing.T) {
 		"the first failure costs no time":                   {world: newWorld(podGone, failures(1, 0)), want: "create"},
 		"the third failure costs ten seconds":               {world: newWorld(podGone, failures(3, -4)), want: nothing, again: 6 * time.Second},
 		"the third failure's time passes":                   {world: newWorld(podGone, failures(3, -10)), want: "create"},
+		"a failure in the future costs no time":             {world: newWorld(podGone, failures(3, 1)), want: "create"},
 		"no failure costs more than five minutes":           {world: newWorld(podGone, failures(1000000, 0)), want: nothing, again: 5 * time.Minute},
 		"a Pod of that name that is somebody's is not touched": {
 			world: newWorld(func(w *world) { w.o.Pod, w.o.Stranger = nil, true }), want: nothing,
@@ -256,6 +257,8 @@ func TestPlan(t *testing.T) {
 		"a deleted Server that is empty and knows it goes":           {world: newWorld(deleted(0), seen), want: "remove"},
 		"a deleted Server whose Pod is still ready waits":            {world: newWorld(deleted(0), seen, stillReady), want: nothing, again: 2 * time.Second},
 		"a deleted Server waits for its endpoints to be gone":        {world: newWorld(deleted(0), seen, unready(-1)), want: nothing, again: time.Second},
+		"also where its node's clock is a little ahead":              {world: newWorld(deleted(0), seen, unready(5)), want: nothing, again: 7 * time.Second},
+		"but not where that is minutes ahead":                        {world: newWorld(deleted(0), seen, unready(600)), want: "remove"},
 		"a deleted Server goes by its sidecar's last word":           {world: newWorld(deleted(0), lookAllows), want: "remove"},
 		"but not while its Pod is still ready":                       {world: newWorld(deleted(0), lookAllows, stillReady), want: nothing, again: 2 * time.Second},
 		"nor with players":                                           {world: newWorld(deleted(0), players(1), lookAllows), want: nothing},

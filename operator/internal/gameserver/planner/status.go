@@ -36,13 +36,13 @@ func SetStatus(now time.Time, s *v1alpha1.Server, o Observed, p Plan, portTroubl
 	st := &s.Status
 	st.ObservedGeneration = s.Generation
 	stamp := metav1.NewTime(now)
+	// That a game isn't ready any more is often seen before its end.
+	if c := meta.FindStatusCondition(st.Conditions, conditions.Ready); c != nil && c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= wellAfter {
+		st.Failures = 0
+	}
 	// The cache may go on showing a Pod that failed after it was deleted.
 	if p.Failed && (st.LastFailureTime == nil || st.LastFailureTime.Before(&o.Pod.CreationTimestamp)) {
-		var readySince *metav1.Time
-		if c := meta.FindStatusCondition(st.Conditions, conditions.Ready); c != nil && c.Status == metav1.ConditionTrue {
-			readySince = &c.LastTransitionTime
-		}
-		st.Failures, st.LastFailureTime = failuresAfter(now, s, readySince), &stamp
+		st.Failures, st.LastFailureTime = min(st.Failures, mostFailures)+1, &stamp
 	}
 	f := find(now, s, o, p, portTrouble)
 	st.State = f.state

@@ -119,6 +119,18 @@ func TestFailuresAreForgotten(t *testing.T) {
 	}
 }
 
+// The kubelet says that a container isn't ready before it says that the Pod has ended.
+func TestFailuresAreForgottenThoughTheEndComesInTwoSteps(t *testing.T) {
+	w := newWorld(unready(0), failures(7, -3000))
+	w.server.Status.Conditions = []metav1.Condition{{Type: conditions.Ready, Status: metav1.ConditionTrue, LastTransitionTime: *at(-600)}}
+	SetStatus(noon, w.server, w.o, Make(noon, w.server, w.o), nil)
+	podEnded(w)
+	SetStatus(noon, w.server, w.o, Make(noon, w.server, w.o), nil)
+	if w.server.Status.Failures != 1 {
+		t.Errorf("after 600 s of being well there were %d failures, want 1", w.server.Status.Failures)
+	}
+}
+
 // Without a port on the node a Server is reached at its Pod alone, so that no two are told to be
 // at one address and port.
 func TestAnAddressIsWhereThePortsAre(t *testing.T) {
