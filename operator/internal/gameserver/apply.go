@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -107,7 +109,10 @@ func (r *Reconciler) apply(ctx context.Context, s *v1alpha1.Server, o planner.Ob
 // refused by the webhook, and the game goes on.
 func (r *Reconciler) guard(ctx context.Context, s *v1alpha1.Server, done *outcome) error {
 	err := r.keepGuard(ctx, s.Namespace)
-	if !refusal.Is(err) {
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // nothing is made there any more, and what is there is to end
+	case !refusal.Is(err):
 		return err
 	}
 	done.unguarded = true

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,5 +79,27 @@ func TestAGameGoesOnWhereItsBudgetIsRefused(t *testing.T) {
 		}
 	default:
 		t.Error("nobody is told")
+	}
+}
+
+// In a namespace that is being deleted nothing is made, and its Servers are to go all the same.
+func TestAServerGoesWhereItsNamespaceEnds(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	ends := apierrors.NewForbidden(schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}, guardName, errors.New("it is being terminated"))
+	ends.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return ends
+		},
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, Events: recorder}
+	r.Init()
+	var done outcome
+	if err := r.guard(t.Context(), full(), &done); err != nil || done.unguarded || len(recorder.Events) > 0 {
+		t.Errorf("the pass ends with %v, unguarded %t, and %d events", err, done.unguarded, len(recorder.Events))
 	}
 }
