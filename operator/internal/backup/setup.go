@@ -70,7 +70,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, denied <-chan event.TypedGenericEve
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("backup").
 		For(&v1alpha1.Backup{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(comesToItsEnd())).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(owned.Request)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(gameEnds())).
@@ -95,7 +95,7 @@ func (p *Planner) Setup(mgr ctrl.Manager, used <-chan event.TypedGenericEvent[*v
 		Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofBackup), builder.WithPredicates(predicate.Or(comesToItsEnd(), waitsAnew()))).
 		Watches(&v1alpha1.Restore{}, handler.EnqueueRequestsFromMapFunc(ofRestore), builder.WithPredicates(goesFirstNoMore())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(p.ofPod), builder.WithPredicates(gameEnds())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		WatchesRawSource(source.Channel(used, &handler.TypedEnqueueRequestForObject[*v1alpha1.Server]{})).
 		Complete(reconcilers.Wrap(p.Reporter, "backupplanner", "Server", p))
 	return kit.Wrapf(err, "set up the planner of Backups")

@@ -38,7 +38,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		// Its status is the controller's own.
 		Watches(&v1alpha1.Fleet{}, kit.OwnChanges(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Server{}, kit.ChildrenChanges(byOwner.Request), builder.WithPredicates(matters())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		Complete(reconcilers.Wrap(r.Reporter, "fleet", "Fleet", r))
 	if err != nil {
 		return fmt.Errorf("set up the Fleet controller: %w", err)

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -36,7 +37,8 @@ func (f *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.ElasticService{}, handler.EnqueueRequestsFromMapFunc(sharedByIt), builder.WithPredicates(frontChanged())).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(f.ifShared)).
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(sliceOfFront)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(f.all), builder.WithPredicates(predicate.NewPredicateFuncs(f.Resolvers.Is), resolvers.Changed()))
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(f.all), builder.WithPredicates(predicate.NewPredicateFuncs(f.Resolvers.Is), resolvers.Changed())).
+		WithOptions(controller.Options{RateLimiter: kit.Limiter()})
 	if err := b.Complete(reconcilers.Wrap(f.Reporter, "front", "Service", f)); err != nil {
 		return fmt.Errorf("set up the controller of fronts: %w", err)
 	}

@@ -80,7 +80,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, answered <-chan event.TypedGenericE
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("gameautoscaler").
 		For(&v1alpha1.GameAutoscaler{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		// One takes over when another one of its target is gone.
 		Watches(&v1alpha1.GameAutoscaler{}, kit.Debounce{Wait: kit.OwnDebounce, Find: r.bySibling, Before: true}.Handler(),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -44,7 +44,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		// All of its name, whoever owns them: it waits for a foreign one to go.
 		Watches(&corev1.Service{}, kit.ChildrenChanges(r.namesake)).
 		Watches(&v1alpha1.ElasticService{}, kit.ChildrenChanges(r.namesake)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		Complete(reconcilers.Wrap(r.Reporter, "gametype", kind.Kind, r))
 	if err != nil {
 		return fmt.Errorf("set up the GameType controller: %w", err)

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -27,6 +28,19 @@ const StaleRetry = 20 * time.Millisecond
 
 // DefaultRetries are the Retries of most controllers.
 var DefaultRetries = Retries{Conflict: StaleRetry, NamespaceEnding: 30 * time.Second}
+
+// A pass that failed comes again after firstRetry, and after twice as long each time up to lastRetry: players may
+// wait for it.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Limiter is the rate limiter of a controller. Each object waits for itself: one by how many passes failed in all
+// would have a tenant's object wait behind all of another one's.
+func Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)
+}
 
 // Read reads the object of a request from the cache, reports whether it is there, and forgets
 // one that is gone.

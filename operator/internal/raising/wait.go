@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"dormouse.dev/dormouse/operator/internal/kit"
 )
 
 const (
@@ -137,7 +139,7 @@ func (p *Passes) waits(of types.NamespacedName) bool {
 // Limiter is the rate limiter of the passes' controller. A pass that is told to come again did nothing, and
 // how often the ones before it failed is remembered.
 func (p *Passes) Limiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return limiter{workqueue.DefaultTypedControllerRateLimiter[reconcile.Request](), p}
+	return limiter{kit.Limiter(), p}
 }
 
 type limiter struct {

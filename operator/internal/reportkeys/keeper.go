@@ -59,7 +59,7 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("report-keys").
 		For(&corev1.Secret{}).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), CacheSyncTimeout: ownsecret.SyncTimeout}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), CacheSyncTimeout: ownsecret.SyncTimeout, RateLimiter: kit.Limiter()}).
 		Complete(reconcilers.Wrap(k.Reporter, "report-keys", "Secret", k))
 	if err != nil {
 		return fmt.Errorf("set up the keeper of the keys for reports: %w", err)

@@ -446,7 +446,7 @@ func (f *Filler) Setup(mgr ctrl.Manager) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("fill").
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(kit.Itself), builder.WithPredicates(f.waiting())).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(byFill)).
 		Complete(reconcilers.Wrap(f.Reporter, "fill", "Server", f))

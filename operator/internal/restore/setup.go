@@ -56,7 +56,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("restore").
 		For(&v1alpha1.Restore{}).
 		Owns(&batchv1.Job{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 		Watches(&v1alpha1.Server{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return r.by(ctx, o.GetNamespace(), copies.IndexServer, o.GetName())
 		})).

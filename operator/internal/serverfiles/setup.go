@@ -78,7 +78,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 			Watches(&v1alpha1.ElasticService{}, kit.ChildrenChanges(find)).
 			Watches(&corev1.Pod{}, kit.ChildrenChanges(r.besideFiles(c.kind))).
 			Watches(&corev1.PodTemplate{}, handler.EnqueueRequestsFromMapFunc(r.all(c.kind))).
-			WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent}).
+			WithOptions(controller.Options{MaxConcurrentReconciles: maxConcurrent, RateLimiter: kit.Limiter()}).
 			Complete(reconcilers.Wrap(r.Reporter, c.name, c.kind, c.reconcile))
 		if err != nil {
 			return fmt.Errorf("set up the controller %s: %w", c.name, err)

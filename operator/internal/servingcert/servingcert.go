@@ -69,7 +69,7 @@ func (k *Keeper) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("serving-certificate").
 		For(&corev1.Secret{}).
-		WithOptions(controller.Options{NeedLeaderElection: new(false), CacheSyncTimeout: ownsecret.SyncTimeout}).
+		WithOptions(controller.Options{NeedLeaderElection: new(false), CacheSyncTimeout: ownsecret.SyncTimeout, RateLimiter: kit.Limiter()}).
 		Watches(&admissionv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(
 			func(context.Context, client.Object) []reconcile.Request {
 				return []reconcile.Request{{NamespacedName: k.secret()}}
