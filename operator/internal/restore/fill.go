@@ -411,9 +411,10 @@ func (f *Filler) done(ctx context.Context, key types.NamespacedName) (reconcile.
 	return reconcile.Result{}, nil
 }
 
-// cant is for a disk that can't be filled now. Its Job, if it is there, keeps what it has.
+// cant is for a disk that can't be filled now. Its Job, if it is there, keeps what it has. Where there is none, or
+// the API server refuses it, the other Server's disk waits for nothing.
 func (f *Filler) cant(s *v1alpha1.Server, key types.NamespacedName, is *fill, job *batchv1.Job, err error) (reconcile.Result, error) {
-	lack := lackOf(err)
+	lack := why(err)
 	if lack == "" {
 		return reconcile.Result{}, err
 	}

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
@@ -189,6 +191,28 @@ func TestAFillGetsItsTurnThoughSomebodyIsAlwaysConnected(t *testing.T) {
 	}
 	if pass1(t, f); strings.Contains(f.Why(survival), files.Name) {
 		t.Errorf("it says %q", f.Why(survival))
+	}
+}
+
+// A Job that the API server refuses copies nothing: the Server whose disk it was to copy may wake.
+func TestAFillThatIsRefusedKeepsNobodyAsleep(t *testing.T) {
+	s, claim := filled(&v1alpha1.DiskSource{Server: "other"})
+	template := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "dormouse-system", Name: "sidecar"}}
+	template.Template.Spec.Containers = []corev1.Container{{Name: "sidecar"}}
+	f, has, _ := fillerWith(t, s, claim, template, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "games", Name: "other-world"}})
+	f.SidecarTemplate = client.ObjectKeyFromObject(template)
+	live, _ := f.Client.(client.WithWatch)
+	f.Client = interceptor.NewClient(live, interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			return apierrors.NewForbidden(batchv1.Resource("jobs"), o.GetName(), errors.New("exceeded quota: small"))
+		},
+	})
+	after := pass1(t, f).RequeueAfter
+	if why := f.Why(survival); !strings.Contains(why, "exceeded quota: small") || after != lackRetry {
+		t.Errorf("it says %q, and looks again after %s", why, after)
+	}
+	if len(has) > 0 {
+		t.Errorf("it has %v", has)
 	}
 }
 
