@@ -55,6 +55,8 @@ func buildServer(namespace string, id int64, want Want, gt *v1alpha1.GameType) *
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: Name(id),
 			Labels: labels(template.Metadata.Labels, want.Game), Annotations: template.Metadata.Annotations,
+			// One that is deleted before the operator has seen it has a disk, too, of an earlier server.
+			Finalizers: []string{wellknown.DeletionGuardFinalizer},
 		},
 		Spec: template.Spec,
 	}

@@ -35,34 +35,50 @@ func (h *Hosting) Delete(ctx context.Context, id int64, keepDisk, force bool) er
 	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTime)
 	defer cancel()
-	var s *v1alpha1.Server
-	forced := false
-	err := h.write(whole, id, h.read, func(read *v1alpha1.Server) error {
-		s, forced = read, read.Spec.Deletion.Force
-		keep(s, force)
-		for i := range s.Spec.Storage {
-			if !keepDisk {
-				s.Spec.Storage[i].OnDelete = v1alpha1.StorageDelete
+	var before *v1alpha1.Server
+	var err error
+	for range tries {
+		var s *v1alpha1.Server
+		err = h.write(whole, id, h.read, func(read *v1alpha1.Server) error {
+			if before == nil {
+				before = read.DeepCopy()
 			}
+			if read.UID != before.UID {
+				return absent(id)
+			}
+			s = read
+			keep(s, force)
+			for i := range s.Spec.Storage {
+				if !keepDisk {
+					s.Spec.Storage[i].OnDelete = v1alpha1.StorageDelete
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			// As it was written: another call may have said since that its disk stays.
+			err = h.Client.Delete(whole, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
+			if err == nil || apierrors.IsNotFound(err) {
+				return nil
+			}
+			err = fmt.Errorf("delete Server %s: %w", h.key(id), err)
 		}
-		return nil
-	})
-	if err != nil {
-		if s != nil {
-			h.undo(ctx, s, forced)
+		if !apierrors.IsConflict(err) {
+			break
 		}
-		return err
 	}
-	err = h.Client.Delete(whole, s, client.Preconditions{UID: &s.UID})
-	if err == nil || apierrors.IsNotFound(err) || h.undo(ctx, s, forced) {
+	switch {
+	case before != nil && h.undo(ctx, before):
 		return nil
+	case apierrors.IsConflict(err):
+		return busy(id)
 	}
-	return fmt.Errorf("delete Server %s: %w", h.key(id), err)
+	return err
 }
 
-// undo takes back what was said of a server's deletion, which failed, and reports whether the server
-// is being deleted all the same. Where it can't, the next call that changes the server does.
-func (h *Hosting) undo(ctx context.Context, of *v1alpha1.Server, forced bool) bool {
+// undo takes back what was said of the deletion of a server, as it was before, which failed, and reports whether
+// the server is being deleted all the same. Where it can't, the next call that changes the server does.
+func (h *Hosting) undo(ctx context.Context, of *v1alpha1.Server) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	id, _ := ID(of.Name)
@@ -71,7 +87,7 @@ func (h *Hosting) undo(ctx context.Context, of *v1alpha1.Server, forced bool) bo
 		deleted = s.UID != of.UID || !s.DeletionTimestamp.IsZero()
 		if !deleted {
 			// That of one that runs can only be of a deletion that broke off earlier.
-			keep(s, forced && !runs(s))
+			keep(s, of.Spec.Deletion.Force && !runs(s))
 		}
 		return nil
 	})

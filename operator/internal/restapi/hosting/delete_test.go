@@ -87,6 +87,55 @@ func TestADeletionWhoseAnswerIsLostCounts(t *testing.T) {
 	}
 }
 
+// Another call that comes between a deletion's two writes has the disk stay: the deletion says again that it goes.
+func TestADeletionThatAnotherCallInterruptsTakesTheDisk(t *testing.T) {
+	var h *Hosting
+	interrupts := 1
+	h = cluster(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if interrupts > 0 {
+			interrupts--
+			if err := h.Start(ctx, 5); err != nil {
+				t.Error(err)
+			}
+		}
+		var options client.DeleteOptions
+		options.ApplyOptions(opts)
+		now := server(t, h)
+		if v := options.Preconditions.ResourceVersion; v != nil && *v != now.ResourceVersion {
+			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), now.Name, errors.New("it was changed"))
+		}
+		return c.Delete(ctx, o)
+	}})
+	if err := h.Delete(t.Context(), 5, false, true); err != nil {
+		t.Fatal(err)
+	}
+	if s := server(t, h); s.DeletionTimestamp.IsZero() || !s.Spec.Deletion.Force || s.Spec.Storage[0].OnDelete != v1alpha1.StorageDelete {
+		t.Errorf("it isn't deleted as was asked for: %+v", s.Spec)
+	}
+
+	h = cluster(t, interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), "server-5", errors.New("it was changed"))
+	}})
+	if err := h.Delete(t.Context(), 5, false, true); !Is(err, Busy) {
+		t.Errorf("a deletion that is always interrupted ends with: %v", err)
+	}
+	keepsDisk(t, server(t, h))
+}
+
+// A server may be gone by the time that a call to make it looks at it: the same call makes it later.
+func TestAServerThatGoesWhileItIsMadeIsMadeLater(t *testing.T) {
+	gone := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), "server-5")
+	h := cluster(t, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, is := o.(*v1alpha1.Server); is {
+			return gone
+		}
+		return c.Get(ctx, key, o, opts...)
+	}})
+	if _, err := h.Create(t.Context(), 5, Want{RAM: 1, Disk: 1, Game: "chess"}); !Is(err, Busy) {
+		t.Errorf("it ends with: %v", err)
+	}
+}
+
 // Whose caller is gone once it has begun is done all the same; and whose caller was gone before isn't.
 func TestADeletionOutlivesItsCaller(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())

@@ -104,7 +104,11 @@ func (h *Hosting) Create(ctx context.Context, id int64, want Want) (bool, error)
 	err = h.Client.Create(ctx, s)
 	created := err == nil
 	if apierrors.IsAlreadyExists(err) {
-		if s, err = h.change(ctx, id); err != nil {
+		s, err = h.change(ctx, id)
+		if Is(err, NotFound) {
+			return false, busy(id)
+		}
+		if err != nil {
 			return false, err
 		}
 		if has := wantOf(s); has != want {
@@ -113,7 +117,9 @@ func (h *Hosting) Create(ctx context.Context, id int64, want Want) (bool, error)
 	} else if err != nil {
 		return false, fmt.Errorf("create Server %s: %w", h.key(id), err)
 	}
-	_, err = h.ensure(ctx, id, "")
+	if _, err = h.ensure(ctx, id, ""); Is(err, NotFound) {
+		err = busy(id)
+	}
 	return created, err
 }
 
@@ -171,7 +177,7 @@ func (h *Hosting) ensure(ctx context.Context, id int64, role string) (*corev1.Se
 			return nil, err
 		}
 	}
-	return nil, failf(Busy, "", "server %d is being changed by others: send the same request again", id)
+	return nil, busy(id)
 }
 
 // writeService writes a server's Service as it should be, unless somebody else wrote it since it was

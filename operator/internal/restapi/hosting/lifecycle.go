@@ -81,6 +81,10 @@ func (h *Hosting) write(ctx context.Context, id int64, read func(context.Context
 		}
 		return nil
 	}
+	return busy(id)
+}
+
+func busy(id int64) error {
 	return failf(Busy, "", "server %d is being changed by others: send the same request again", id)
 }
 
