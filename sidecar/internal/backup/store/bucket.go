@@ -223,7 +223,7 @@ type download struct {
 	ctx    context.Context
 	body   io.ReadCloser
 	etag   string
-	// at is how much was read, of size.
+	// at is how much was read, of size, which is below zero where the service doesn't say it.
 	at, size int64
 	breaks   int
 }
@@ -262,7 +262,10 @@ func (d *download) Read(p []byte) (int, error) {
 				return 0, err
 			}
 		}
-		n, err := d.body.Read(p[:min(int64(len(p)), d.size-d.at)])
+		if d.size >= 0 {
+			p = p[:min(int64(len(p)), d.size-d.at)]
+		}
+		n, err := d.body.Read(p)
 		d.at += int64(n)
 		if n > 0 {
 			d.breaks = 0
@@ -270,6 +273,9 @@ func (d *download) Read(p []byte) (int, error) {
 		}
 		if err == nil {
 			continue
+		}
+		if d.size < 0 && errors.Is(err, io.EOF) {
+			return 0, io.EOF
 		}
 		_ = d.body.Close()
 		d.body = nil

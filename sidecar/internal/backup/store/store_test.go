@@ -1,9 +1,15 @@
 package store
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -47,5 +53,34 @@ func TestNoErrorHasCredentialsInIt(t *testing.T) {
 	}
 	if err := s.Hide(fault.ErrCanceled); !errors.Is(err, fault.ErrCanceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// Some services answer in chunks, and don't say how much comes.
+func TestAnArchiveWhoseLengthIsNotSaidIsReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	archive := bytes.Repeat([]byte("world "), 50_000)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != "/backups/one.tar.zst" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("ETag", `"one"`)
+		w.Header().Set("Last-Modified", time.Unix(1, 0).UTC().Format(http.TimeFormat))
+		for part := range slices.Chunk(archive, 64<<10) {
+			_, _ = w.Write(part)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
+	t.Cleanup(service.Close)
+	at, err := Open(Location{Bucket: "backups", Key: "one.tar.zst"}, S3{Endpoint: service.URL, Region: "x", AccessKeyID: "a", SecretAccessKey: "b"}, logr.Discard())
+	check(t, err)
+	defer at.Close()
+	from, err := at.Open(t.Context())
+	check(t, err)
+	defer from.Close()
+	got, err := io.ReadAll(from)
+	if err != nil || !bytes.Equal(got, archive) {
+		t.Errorf("%d of %d bytes are read, %v", len(got), len(archive), err)
 	}
 }
