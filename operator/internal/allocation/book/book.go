@@ -91,6 +91,13 @@ func (b *Book) space(name string) *space {
 	return s
 }
 
+// leave forgets a namespace of which nothing is left.
+func (b *Book) leave(s *space) {
+	if len(s.entries)+len(s.servers)+len(s.targets) == 0 {
+		delete(b.spaces, s.name)
+	}
+}
+
 // CatchUp is called before all Allocations are listed, which then are set. Until Lead what is deleted meanwhile
 // isn't taken from a list that still has it: no other word of that would come.
 func (b *Book) CatchUp() {
@@ -140,6 +147,7 @@ func (b *Book) DeleteServer(o *v1alpha1.Server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.space(o.Namespace)
+	defer b.leave(s)
 	srv := s.servers[o.Name]
 	if srv == nil || srv.object == nil || srv.object.UID != o.UID {
 		return

@@ -212,9 +212,7 @@ func (b *Book) DeleteAllocation(o *v1alpha1.Allocation) {
 	if e := s.entries[o.Name]; e != nil && e.object.UID == o.UID {
 		b.drop(s, e)
 	}
-	if len(s.entries)+len(s.servers)+len(s.targets) == 0 {
-		delete(b.spaces, s.name)
-	}
+	b.leave(s)
 }
 
 func (b *Book) drop(s *space, e *entry) {

@@ -75,6 +75,7 @@ func (b *Book) SetService(es *v1alpha1.ElasticService) {
 	if !target.Of(es).HasServers() {
 		// Another API group may have a Fleet of the same name.
 		b.forgetService(s, es.Name, "")
+		b.leave(s)
 		return
 	}
 	key := TargetKey(es.Spec.ScaleTargetRef.Kind, es.Spec.ScaleTargetRef.Name)
@@ -105,7 +106,9 @@ func (b *Book) SetService(es *v1alpha1.ElasticService) {
 func (b *Book) DeleteService(es *v1alpha1.ElasticService) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forgetService(b.space(es.Namespace), es.Name, "")
+	s := b.space(es.Namespace)
+	b.forgetService(s, es.Name, "")
+	b.leave(s)
 }
 
 // forgetService drops an ElasticService from its target, unless that is the one named.
