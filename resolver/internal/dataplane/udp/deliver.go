@@ -457,9 +457,13 @@ func (s *session) giveBack(address netip.AddrPort) {
 	p := s.port
 	s.mu.Lock()
 	ticket, over := s.ticket, s.state.Load() == sessionOver
+	coming := ticket == nil && s.queued
+	if coming {
+		s.back = &address
+	}
 	s.mu.Unlock()
 	switch {
-	case ticket == nil && over:
+	case ticket == nil && over, coming:
 	case s.query:
 		p.Queue.Avoid(p.Key.PortID, address)
 		s.answerInstead()

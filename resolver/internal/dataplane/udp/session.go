@@ -85,9 +85,11 @@ type session struct {
 	// queue is what is held: each datagram with its length before it. Sent is the part of it
 	// that a backend was sent and has not answered; it is kept for unansweredTime. Both are
 	// charged to the budget.
-	queue     []byte
-	sent      []byte
-	ticket    *hold.Ticket
+	queue  []byte
+	sent   []byte
+	ticket *hold.Ticket
+	// back is the backend that a released session could not reach before it had its ticket.
+	back      *netip.AddrPort
 	idleTimer *time.Timer
 	upstream  *net.UDPConn
 	// from is the source port of the socket, upstream or the file's, and knows its backend.
@@ -99,6 +101,8 @@ type session struct {
 	unsent bool
 	// taken is set once the loops have the session.
 	taken bool
+	// queued is set once the session has a place in the queue, though its ticket may be about to come.
+	queued bool
 	// moved is set once the line belongs to the session that took this one's place.
 	moved bool
 	// cutShort is set once its end in the middle of the game was counted.
@@ -202,6 +206,9 @@ func (s *session) place(release hold.Release, picked bool) {
 	if !s.mayWait() {
 		return
 	}
+	s.mu.Lock()
+	s.queued = true
+	s.mu.Unlock()
 	ticket, err := p.Queue.Hold(p.Key.PortID, s, p.Protocol.HoldAtMost())
 	if err != nil {
 		reason := proto.QueueFull
@@ -281,16 +288,22 @@ func (s *session) idle() time.Duration {
 }
 
 // held keeps the ticket, and ends the session if its client is silent for long. The session may
-// have got its backend, or have ended, before it gets here.
+// have got its backend, have lost it again, or have ended, before it gets here.
 func (s *session) held(ticket *hold.Ticket) {
 	s.mu.Lock()
 	s.ticket = ticket
+	back := s.back
+	s.back = nil
 	state := s.state.Load()
 	if state == sessionHeld {
 		s.idleTimer = time.AfterFunc(s.idle(), s.checkIdle)
 	}
 	s.mu.Unlock()
 	switch state {
+	case sessionHeld:
+		if back != nil {
+			ticket.Back(*back)
+		}
 	case sessionLive, sessionMoves:
 		ticket.Delivered()
 	case sessionOver:

@@ -252,6 +252,33 @@ func TestAServerThatIsLostWhileItIsTriedKeepsNobodyFromTheNext(t *testing.T) {
 	hears(t, next, "two")
 }
 
+// The queue may release a session before the goroutine that held it has its ticket. Where the backend can't be
+// reached then the session has one place in the queue all the same: nobody would give back another one.
+func TestASessionThatComesBackBeforeItHasItsTicketWaitsOnce(t *testing.T) {
+	w := newWorld(t)
+	server := listen(t)
+	w.say("one")
+	s := w.session(sessionHeld)
+	var ticket *hold.Ticket
+	w.eventually("the client is held", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		ticket = s.ticket
+		return ticket != nil
+	})
+	s.mu.Lock()
+	s.ticket = nil
+	s.mu.Unlock()
+	s.giveBack(addressOf(server))
+	s.held(ticket)
+	if n := w.service.Queue.Len(); n != 1 {
+		t.Errorf("one client has %d places in the queue", n)
+	}
+	w.serve(addressOf(server))
+	hears(t, server, "one")
+	w.eventually("nobody is held", func() bool { return w.service.Queue.Len() == 0 })
+}
+
 // A hundred thousand sessions may be there at once. A new field has to be worth its bytes.
 func TestASessionIsSmall(t *testing.T) {
 	t.Parallel()
