@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"dormouse.dev/dormouse/internal/informerapi"
@@ -130,27 +131,39 @@ func (sv *served) find(is func(*port) bool) *port {
 // endLost ends the UDP sessions whose backend's address belongs to no pod any more, or to
 // another. Their clients could go on sending for ever, to nobody or to another workload, and
 // nothing would be woken. What they send next begins a new session. Pods that terminate keep
-// their sessions as long as their address is known.
+// their sessions as long as their address is known, and as long as they answer once they don't
+// serve any more.
 func (sv *served) endLost(was, is *route.Route) {
-	for i := range is.Ports {
-		now := &is.Ports[i]
-		if now.Network != route.UDP {
-			continue
-		}
-		before, ok := was.Port(now.Name)
-		if !ok {
-			continue
-		}
-		lost := now.Lost(before.Backends)
-		if len(lost) == 0 {
-			continue
-		}
-		for _, p := range slices.Concat(sv.ports, sv.closed) {
-			if p.udp != nil && p.Key.Name == now.Name {
-				p.udp.EndLost(lost)
-			}
-		}
+	for _, p := range sv.ports {
+		p.endLost(was, is)
 	}
+	if len(sv.closed) == 0 || len(is.Ports) == 0 {
+		return // without ports nobody knows whose address is whose
+	}
+	departed := is.Departed(was)
+	for _, p := range sv.closed {
+		if p.endLost(was, is) || p.udp == nil || len(departed) == 0 {
+			continue
+		}
+		// The route has no port of that name any more.
+		p.udp.EndLost(func(a netip.AddrPort) bool { return departed[a.Addr()] })
+	}
+}
+
+// endLost is endLost for a port; false: one of the routes hasn't got it.
+func (p *port) endLost(was, is *route.Route) bool {
+	now, has := is.Port(p.Key.Name)
+	before, had := was.Port(p.Key.Name)
+	if p.udp == nil || !has || !had || now.Network != route.UDP {
+		return false
+	}
+	if lost := now.Lost(before.Backends); len(lost) > 0 {
+		p.udp.EndLost(func(a netip.AddrPort) bool { return lost[a] })
+	}
+	if unserving := now.Unserving(before.Backends); len(unserving) > 0 {
+		p.udp.Recheck(func(a netip.AddrPort) bool { return unserving[a] })
+	}
+	return true
 }
 
 // close takes no new clients, and refuses those that are held.

@@ -74,3 +74,23 @@ func TestAUDPPortThatChangesIsOpenToNewcomers(t *testing.T) {
 		})
 	}
 }
+
+// A session that began while its port had another name ends with its server, too.
+func TestASessionOfARenamedPortEndsWithItsServer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	address := r.serve("game", route.UDP, probed)
+	server := freeAddress(t, route.UDP)
+	listenUDP(t, server)
+	r.backend(server, true)
+	r.phase(v1alpha1.PhaseAwake)
+	play(t, dialUDP(t, address), "a", "b")
+	for _, name := range []string{"other", "another"} {
+		r.change(func(rt *route.Route) { rt.Ports[0].Name = name })
+	}
+	if n := r.server.Usage().UDPSessions; n != 1 {
+		t.Fatalf("%d sessions", n)
+	}
+	r.change(func(rt *route.Route) { rt.Ports[0].Backends = nil })
+	r.eventually("the session has ended", func() bool { return r.server.Usage().UDPSessions == 0 })
+}

@@ -193,6 +193,52 @@ func (p *Port) Lost(before []Backend) map[netip.AddrPort]bool {
 	return lost
 }
 
+// Unserving are the addresses that served before and don't now.
+func (p *Port) Unserving(before []Backend) map[netip.AddrPort]bool {
+	served := make(map[netip.AddrPort]bool, len(before))
+	for _, b := range before {
+		served[b.Address] = b.Serving
+	}
+	unserving := map[netip.AddrPort]bool{}
+	for _, b := range p.Backends {
+		if served[b.Address] && !b.Serving {
+			unserving[b.Address] = true
+		}
+	}
+	return unserving
+}
+
+// Unserving reports whether a port of the route has an address that doesn't serve.
+func (r *Route) Unserving(address netip.AddrPort) bool {
+	for i := range r.Ports {
+		for _, b := range r.Ports[i].Backends {
+			if b.Address == address {
+				return !b.Serving
+			}
+		}
+	}
+	return false
+}
+
+// Departed are the IP addresses of pods that are in no port of the route any more, or are now another pod's.
+func (r *Route) Departed(before *Route) map[netip.Addr]bool {
+	pods := map[netip.Addr]types.UID{}
+	for i := range r.Ports {
+		for _, b := range r.Ports[i].Backends {
+			pods[b.Address.Addr()] = b.Pod
+		}
+	}
+	departed := map[netip.Addr]bool{}
+	for i := range before.Ports {
+		for _, b := range before.Ports[i].Backends {
+			if pod, ok := pods[b.Address.Addr()]; !ok || pod != b.Pod {
+				departed[b.Address.Addr()] = true
+			}
+		}
+	}
+	return departed
+}
+
 // Build makes the route of an ElasticService, without backends.
 func Build(es *v1alpha1.ElasticService) *Route {
 	r := &Route{

@@ -13,6 +13,7 @@ package udp
 
 import (
 	"net/netip"
+	"slices"
 	"sync/atomic"
 
 	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
@@ -46,10 +47,31 @@ func NewPort(p *service.Port, s *Service, closing *ClosingSockets) *Port {
 }
 
 // EndLost ends the sessions whose backend is among those that were lost.
-func (p *Port) EndLost(lost map[netip.AddrPort]bool) {
-	if u := p.socket.Load(); u != nil {
-		u.endLost(p, lost)
+func (p *Port) EndLost(lost func(netip.AddrPort) bool) {
+	for _, s := range p.sessions() {
+		s.lose(lost)
 	}
+}
+
+// Recheck looks again how long the sessions may be silent whose backend is among those that don't serve any more.
+func (p *Port) Recheck(unserving func(netip.AddrPort) bool) {
+	for _, s := range p.sessions() {
+		s.mu.Lock()
+		is := s.taken && unserving(s.from.Server())
+		s.mu.Unlock()
+		if is {
+			s.checkIdle()
+		}
+	}
+}
+
+// sessions are the port's. Its socket may have those of earlier ports, too.
+func (p *Port) sessions() []*session {
+	u := p.socket.Load()
+	if u == nil {
+		return nil
+	}
+	return slices.DeleteFunc(u.all(), func(s *session) bool { return s.port != p })
 }
 
 // Opened reports whether the port has, or had, a socket, which counts the port's file.
@@ -57,8 +79,7 @@ func (p *Port) Opened() bool { return p.socket.Load() != nil }
 
 // HasSessions reports whether the port has sessions, as a closed one may.
 func (p *Port) HasSessions() bool {
-	u := p.socket.Load()
-	return u != nil && u.has(p)
+	return len(p.sessions()) > 0
 }
 
 // Settled reports whether the port has sessions, and the loops have all of them.

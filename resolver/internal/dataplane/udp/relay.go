@@ -71,7 +71,8 @@ func (s *session) take() bool {
 	if s.idleTimer != nil {
 		s.idleTimer.Stop()
 	}
-	s.idleTimer = time.AfterFunc(s.leftOf(s.idle()), s.checkIdle)
+	left, _ := s.left()
+	s.idleTimer = time.AfterFunc(left, s.checkIdle)
 	return true
 }
 

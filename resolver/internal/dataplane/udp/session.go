@@ -119,11 +119,11 @@ type session struct {
 
 var _ hold.Datagrams = (*session)(nil)
 
-// lose ends a live session whose backend is among those that were lost. What that backend was
+// lose ends a live session whose backend was lost. What that backend was
 // sent lately and did not answer goes to the next backend.
-func (s *session) lose(lost map[netip.AddrPort]bool) {
+func (s *session) lose(lost func(netip.AddrPort) bool) {
 	s.mu.Lock()
-	is := (s.upstream != nil || s.taken) && lost[s.from.Server()]
+	is := (s.upstream != nil || s.taken) && lost(s.from.Server())
 	s.lost = s.lost || is
 	// A session that is not live yet finds out itself.
 	ends := is && s.state.Load() == sessionLive
@@ -320,7 +320,7 @@ func (s *session) checkIdle() {
 }
 
 func (s *session) endIdle() {
-	left := s.leftOf(s.idle())
+	left, why := s.left()
 	s.mu.Lock()
 	s.noteCutShort()
 	state, ticket := s.state.Load(), s.ticket
@@ -332,10 +332,29 @@ func (s *session) endIdle() {
 	s.mu.Unlock()
 	switch {
 	case state == sessionLive:
-		s.over(string(relay.ByTimeout))
+		s.over(string(why))
 	case state == sessionHeld && ticket.Leave():
 		s.over(accesslog.GaveUp)
 	}
+}
+
+// left is after how long the session is to be looked at again, and why it ends where that is over. A backend that
+// answered once and doesn't serve any more may be on a node that is lost. Its address is known for as long as the
+// node is, and a client that goes on sending would be kept there though another backend is up.
+func (s *session) left() (left time.Duration, why relay.Why) {
+	left, why = s.leftOf(s.idle()), relay.ByTimeout
+	if left <= 0 || s.query || !s.answered.Load() || s.state.Load() != sessionLive || !s.port.Route().Unserving(s.from.Server()) {
+		return left, why
+	}
+	client, _ := s.clientAt.Last()
+	server, _ := s.serverAt.Last()
+	switch silent := unansweredIdle + service.LastSeenStep - time.Since(server); {
+	case silent > 0:
+		return min(left, silent), relay.ByServer
+	case client.After(server):
+		return 0, relay.ByServer
+	}
+	return min(left, unansweredIdle), why // neither says anything
 }
 
 // leftOf is how much is left at most of a time of silence.

@@ -184,7 +184,7 @@ func TestASessionWhoseServerIsLostMeanwhileIsNotLive(t *testing.T) {
 	if err := s.connect(addressOf(old)); err != nil {
 		t.Fatal(err)
 	}
-	s.lose(map[netip.AddrPort]bool{addressOf(old): true})
+	s.lose(func(a netip.AddrPort) bool { return a == addressOf(old) })
 	s.flush()
 	if got := s.state.Load(); got != sessionMoves {
 		t.Fatalf("the session is in state %d, want %d", got, sessionMoves)
@@ -192,6 +192,67 @@ func TestASessionWhoseServerIsLostMeanwhileIsNotLive(t *testing.T) {
 	w.serve(addressOf(next))
 	s.socket.loop.Do(s.move)
 	hears(t, next, "one")
+	w.say("two")
+	hears(t, next, "two")
+}
+
+// A node that is lost keeps its pods' addresses for minutes, or for ever. Whoever goes on sending to a server on it
+// gets another one, as soon as it is silent for long. One that still answers keeps its players.
+func TestASessionWhoseServerServesNoMoreEndsOnceThatIsSilent(t *testing.T) {
+	w := newWorld(t)
+	old, next := listen(t), listen(t)
+	w.serve(addressOf(old))
+	w.say("one")
+	from := hears(t, old, "one")
+	if _, err := old.WriteToUDPAddrPort([]byte("welcome"), from); err != nil {
+		t.Fatal(err)
+	}
+	hears(t, w.client, "welcome")
+	s := w.session(sessionLive)
+	w.eventually("the loops have it", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.taken
+	})
+	silent := func(server, client time.Duration) {
+		now := time.Now()
+		s.serverAt, s.clientAt = service.LastSeen{}, service.LastSeen{}
+		s.serverAt.Note(now.Add(-server))
+		s.clientAt.Note(now.Add(-client))
+	}
+	unserving := func(addresses ...netip.AddrPort) {
+		r := w.route(addresses...)
+		r.Ports[0].Backends[0].Serving = false
+		w.service.Update(r)
+		w.port.Update(r, &r.Ports[0])
+	}
+	for name, c := range map[string]struct {
+		serves         bool
+		server, client time.Duration
+		ends           bool
+		within         time.Duration
+	}{
+		"the server serves":                 {true, 40 * time.Second, 0, false, service.DefaultUDPIdle + time.Second},
+		"it doesn't, and answers":           {false, time.Second, 0, false, unansweredIdle},
+		"it doesn't, and nobody is heard":   {false, 40 * time.Second, 41 * time.Second, false, unansweredIdle},
+		"it doesn't, and is silent":         {false, 31 * time.Second, 0, true, 0},
+		"it doesn't, and the client is old": {false, 110 * time.Second, 100 * time.Second, true, 0},
+	} {
+		silent(c.server, c.client)
+		if c.serves {
+			w.serve(addressOf(old), addressOf(next))
+		} else {
+			unserving(addressOf(old), addressOf(next))
+		}
+		if left, _ := s.left(); (left <= 0) != c.ends || left > c.within {
+			t.Errorf("%s: the session ends in %s, want at most %s", name, left, c.within)
+		}
+	}
+	silent(31*time.Second, 0)
+	unserving(addressOf(old), addressOf(next))
+	w.port.Recheck(func(a netip.AddrPort) bool { return a == addressOf(old) })
+	w.eventually("the session is over", func() bool { return s.state.Load() == sessionOver })
+	w.eventually("its place is free", func() bool { return w.service.FilesTaken() == 0 })
 	w.say("two")
 	hears(t, next, "two")
 }
@@ -244,7 +305,7 @@ func TestAServerThatIsLostWhileItIsTriedKeepsNobodyFromTheNext(t *testing.T) {
 	w.session(sessionHeld)
 	w.serve(addressOf(old))
 	hears(t, old, "one")
-	w.port.EndLost(map[netip.AddrPort]bool{addressOf(old): true})
+	w.port.EndLost(func(a netip.AddrPort) bool { return a == addressOf(old) })
 	w.serve(addressOf(next))
 	hears(t, next, "one")
 	w.client = listen(t)

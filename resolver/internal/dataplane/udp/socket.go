@@ -243,20 +243,6 @@ func (u *socket) restart(s *session, sent []byte) {
 	n.place(s.port.Queue.Pick(s.port.Key.PortID))
 }
 
-// endLost ends a port's sessions whose backend is among those that were lost.
-func (u *socket) endLost(p *Port, lost map[netip.AddrPort]bool) {
-	for _, s := range u.all() {
-		if s.port == p {
-			s.lose(lost)
-		}
-	}
-}
-
-// has reports whether the socket has sessions of a port.
-func (u *socket) has(p *Port) bool {
-	return slices.ContainsFunc(u.all(), func(s *session) bool { return s.port == p })
-}
-
 func (u *socket) all() []*session {
 	u.mu.Lock()
 	defer u.mu.Unlock()
