@@ -17,6 +17,8 @@ import (
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 	minecraftwire "dormouse.dev/dormouse/internal/gameproto/minecraft"
+	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/route"
 	"dormouse.dev/dormouse/test/env"
 )
@@ -184,6 +186,32 @@ func TestWithoutAHeaderALoadBalancersConnectionIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Connections that may begin with a header, and say nothing, take a bounded number of places, and make room for others.
+func TestWhoSendsNoHeaderKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	address := r.serve("game", route.TCP)
+	r.behind("127.0.0.0/8")
+	const places, more = 100, 20
+	r.change(func(rt *route.Route) { rt.Hold.MaxConnections = places })
+	files := r.server.Usage().Files
+	var silent []*net.TCPConn
+	for range places + more {
+		silent = append(silent, dialTCP(t, address))
+	}
+	r.eventually("the oldest made room", func() bool { return r.refused(proto.Evicted) == more })
+	if taken := r.server.Usage().Files - files; taken > places*service.FilesOfTCP {
+		t.Errorf("%d files are taken", taken)
+	}
+	write(t, dialTCP(t, address), header(t, 2, "192.0.2.7:4242", "192.0.2.9:25565"))
+	r.queued(1)
+	for _, c := range silent {
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	}
+	r.eventually("only the player's files are taken", func() bool { return r.server.Usage().Files == files+service.FilesOfTCP })
 }
 
 // A load balancer looks whether the port is served with connections of its own.

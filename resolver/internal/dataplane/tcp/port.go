@@ -26,6 +26,7 @@ import (
 	"dormouse.dev/dormouse/resolver/internal/dataplane/service"
 	"dormouse.dev/dormouse/resolver/internal/listener"
 	"dormouse.dev/dormouse/resolver/internal/loop"
+	"dormouse.dev/dormouse/resolver/internal/proto"
 	"dormouse.dev/dormouse/resolver/internal/relay"
 )
 
@@ -96,7 +97,7 @@ func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
 		p.Wanted(c.line)
 		proxy := &p.Route().Proxy
 		c.announced = proxy.Send
-		if proxy.Trusts(from.Addr()) && !p.introduce(c) {
+		if proxy.Trusts(from.Addr()) && !p.introduced(c) {
 			c.end()
 			return
 		}
@@ -104,6 +105,18 @@ func (p *Port) serve(on *loop.Loop, fd int, from netip.AddrPort) {
 			c.end()
 		}
 	})
+}
+
+// introduced is introduce within a connection's files, and the place of a client that isn't admitted yet: who
+// may send a header need not be who sends none.
+func (p *Port) introduced(c *Client) bool {
+	if !p.TakeConnection() {
+		p.refuse(c.line, proto.TooManyConnections)
+		return false
+	}
+	defer p.GiveConnection()
+	defer p.occupy(c).End()
+	return p.introduce(c)
 }
 
 // newClient makes a client of a connection, whose bytes are charged to a budget.
