@@ -24,7 +24,7 @@ type Report struct {
 	Disks []string `json:"disks"`
 	// Changed is set where files changed while they were read.
 	Changed bool `json:"changed"`
-	// Between is set where it failed and left the disks half moved: a Job with the same --id goes on
+	// Between is set where it failed and may have left the disks half moved: a Job with the same --id goes on
 	// from there. Programs of earlier versions don't say so.
 	Between bool `json:"between"`
 	// Error says what went wrong.

@@ -182,7 +182,7 @@ func nextRunning(r *v1alpha1.Restore, o observed) action {
 	case o.job != nil && !o.outcome.Done, o.job != nil && len(o.users.Own) > 0:
 		return action{step: rest} // it is about to be gone
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Between && o.paused > 0:
-		return action{pause, reasons.Restoring, o.outcome.Message + " The disks are half moved, and another try goes on from there soon."}
+		return action{pause, reasons.Restoring, o.outcome.Message + " The disks may be half moved, and another try goes on from there soon."}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Between:
 		return action{step: again}
 	case o.job != nil && o.outcome.Failed && o.outcome.Report.Error == "" && !o.repeated:

@@ -157,7 +157,7 @@ func TestWhatBecomesOfARestore(t *testing.T) {
 		"killed twice, and all whole":                {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, killedBefore, settling, jobDone), fail, "killed twice"},
 		"its Job left the disks half moved": {
 			undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.paused = time.Minute }), pause,
-			"The archive is broken. The disks are half moved, and another try goes on from there soon.",
+			"The archive is broken. The disks may be half moved, and another try goes on from there soon.",
 		},
 		"another Job goes on there":                      {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved), again, ""},
 		"and again, after one was killed":                {undo(v1alpha1.CopyRunning), idle(isHeld, hasJob, jobFailed, halfMoved, func(o *observed) { o.repeated = true }), again, ""},

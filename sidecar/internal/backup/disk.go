@@ -66,23 +66,47 @@ func (t *target) explain(err error) error {
 
 func (t *target) files() string { return path.Join(t.restore, filesDir) }
 
-// isDir reports whether a directory has that name, and no link to one.
-func (t *target) isDir(name string) (bool, error) {
+// stat is what has a name; nil: nothing has. A disk that can't be read may have anything.
+func (t *target) stat(name string) (fs.FileInfo, error) {
 	info, err := t.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil //nolint:nilnil // nothing has it
 	}
-	return err == nil && info.IsDir(), err //nolint:wrapcheck // explain does
+	return info, err //nolint:wrapcheck // explain does
+}
+
+// isDir reports whether a directory has that name, and no link to one.
+func (t *target) isDir(name string) (bool, error) {
+	info, err := t.stat(name)
+	return info != nil && info.IsDir(), err
 }
 
 // has reports whether there is a marker.
-func (t *target) has(mark string) bool {
-	ok, err := t.isDir(t.restore)
-	if err != nil || !ok {
-		return false
+func (t *target) has(mark string) (bool, error) {
+	if is, err := t.isDir(t.restore); err != nil || !is {
+		return false, err
 	}
-	info, err := t.root.Lstat(path.Join(t.restore, mark))
-	return err == nil && info.Mode().IsRegular()
+	info, err := t.stat(path.Join(t.restore, mark))
+	return info != nil && info.Mode().IsRegular(), err
+}
+
+// anyHas reports whether a disk has a marker, and everyHas whether all have.
+func anyHas(all []*target, mark string) (bool, error) {
+	for _, t := range all {
+		if has, err := t.has(mark); has || err != nil {
+			return has, t.explain(err)
+		}
+	}
+	return false, nil
+}
+
+func everyHas(all []*target, mark string) (bool, error) {
+	for _, t := range all {
+		if has, err := t.has(mark); !has || err != nil {
+			return false, t.explain(err)
+		}
+	}
+	return true, nil
 }
 
 // record is what a marker says of the restoration.

@@ -18,7 +18,11 @@ func (r *restoration) move(ctx context.Context, begun record) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if !anyHas(written, markDone) {
+	done, err := anyHas(written, markDone)
+	if err != nil {
+		return Report{}, err
+	}
+	if !done {
 		for _, t := range written {
 			err := t.explain(t.swap())
 			if err == nil {
@@ -36,10 +40,11 @@ func (r *restoration) move(ctx context.Context, begun record) (Report, error) {
 	}
 	// From here on it isn't undone.
 	for _, t := range written {
-		if t.has(markDone) {
-			continue
+		has, err := t.has(markDone)
+		if err == nil && !has {
+			err = t.mark(markDone, begun)
 		}
-		if err := t.mark(markDone, begun); err != nil {
+		if err != nil {
 			return Report{}, t.explain(err)
 		}
 	}
@@ -72,18 +77,13 @@ func (t *target) dropEmpty() error {
 	return err //nolint:wrapcheck // explain does
 }
 
-func anyHas(all []*target, mark string) bool {
-	for _, t := range all {
-		if t.has(mark) {
-			return true
-		}
-	}
-	return false
-}
-
 // swap moves what is on a disk aside, and up what was extracted. It goes on where an earlier try ended.
 func (t *target) swap() error {
-	if !t.has(markMoved) {
+	moved, err := t.has(markMoved)
+	if err != nil {
+		return err
+	}
+	if !moved {
 		if err := t.aside(); err != nil {
 			return err
 		}
@@ -138,7 +138,11 @@ func (t *target) moveAll(from, to string) error {
 func (r *restoration) undo(ctx context.Context, targets []*target) error {
 	var begun []*target
 	for _, t := range targets {
-		if is, err := t.isDir(t.restore); err == nil && is {
+		is, err := t.isDir(t.restore)
+		if err != nil {
+			return t.explain(err)
+		}
+		if is {
 			begun = append(begun, t)
 		}
 	}
@@ -152,7 +156,11 @@ func (r *restoration) undo(ctx context.Context, targets []*target) error {
 
 // back is the other way of swap.
 func (t *target) back() error {
-	if t.has(markMoved) {
+	moved, err := t.has(markMoved)
+	if err != nil {
+		return err
+	}
+	if moved {
 		if err := t.moveAll(".", t.files()); err != nil {
 			return err
 		}

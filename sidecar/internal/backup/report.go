@@ -19,7 +19,7 @@ type Report struct {
 	Disks []string `json:"disks"`
 	// Changed is whether something wrote to the disks meanwhile.
 	Changed bool `json:"changed"`
-	// Between is whether it failed and left the disks half moved: another try of the same restoration
+	// Between is whether it failed and may have left the disks half moved: another try of the same restoration
 	// goes on from there.
 	Between bool `json:"between"`
 	// Error is why it failed.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/go-logr/logr"
 
@@ -43,11 +44,17 @@ func openTargets(o Options, step func(string) error) ([]*target, func(), error) 
 	return all, closeAll, nil
 }
 
+// mayBeBetween reports whether a disk that can't be opened may be between. One that isn't there is not, nor one that
+// no try could open.
+func mayBeBetween(err error) bool {
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, fs.ErrPermission)
+}
+
 // restore puts an archive, or other disks, in place of what is on the disks.
 func restore(ctx context.Context, o Options, log logr.Logger, step func(string) error) (Report, error) {
 	all, closeAll, err := openTargets(o, step)
 	if err != nil {
-		return Report{}, err
+		return Report{Between: mayBeBetween(err)}, err
 	}
 	defer closeAll()
 	r := &restoration{opts: o, log: log, all: all}
@@ -63,7 +70,7 @@ func restore(ctx context.Context, o Options, log logr.Logger, step func(string) 
 func settle(ctx context.Context, o Options, log logr.Logger, step func(string) error) (Report, error) {
 	all, closeAll, err := openTargets(o, step)
 	if err != nil {
-		return Report{}, err
+		return Report{Between: mayBeBetween(err)}, err
 	}
 	defer closeAll()
 	r := &restoration{opts: o, log: log, all: all, settles: true}
@@ -75,17 +82,21 @@ func settle(ctx context.Context, o Options, log logr.Logger, step func(string) e
 }
 
 // between is whether what was on a disk is aside, and the restoration under way still. One that was given up
-// isn't on a disk that says "done": that has all, though something may lie beside it.
+// isn't on a disk that says "done": that has all, though something may lie beside it. A disk that can't be read may
+// be between.
 func (r *restoration) between() bool {
 	return slices.ContainsFunc(r.all, func(t *target) bool {
-		if r.settles && t.has(markDone) {
-			return false
+		if r.settles {
+			if done, err := t.has(markDone); done || err != nil {
+				return err != nil
+			}
 		}
-		if _, err := t.root.Lstat(t.before); err != nil {
-			return false
+		before, err := t.stat(t.before)
+		if before == nil || err != nil {
+			return err != nil
 		}
-		_, err := t.root.Lstat(t.restore)
-		return err == nil
+		begun, err := t.stat(t.restore)
+		return begun != nil || err != nil
 	})
 }
 
@@ -107,36 +118,55 @@ func (r *restoration) run(ctx context.Context) (Report, error) {
 // goOn does what is left of an earlier try. ok is whether the restoration is done then.
 func (r *restoration) goOn(ctx context.Context) (last Report, ok bool, err error) {
 	for _, mark := range []string{markDone, markVerified} {
-		i := slices.IndexFunc(r.all, func(t *target) bool { return t.has(mark) })
-		if i < 0 {
+		t, err := firstWith(r.all, mark)
+		if err != nil {
+			return last, false, err
+		}
+		if t == nil {
 			continue
 		}
-		begun, err := r.all[i].read(mark)
+		begun, err := t.read(mark)
 		if err != nil {
-			return last, false, r.all[i].explain(fmt.Errorf("read what an earlier try did: %w", err))
+			return last, false, t.explain(fmt.Errorf("read what an earlier try did: %w", err))
 		}
 		written, err := r.written(begun)
 		if err != nil {
 			return last, false, err
 		}
 		// One that was killed before it had said on all disks that all is there begins anew.
-		if mark == markVerified && !every(written, func(t *target) bool { return t.has(markVerified) }) {
-			break
+		if mark == markVerified {
+			all, err := everyHas(written, mark)
+			if err != nil {
+				return last, false, err
+			}
+			if !all {
+				break
+			}
 		}
 		r.log.Info("An earlier try goes on")
 		last, err := r.move(ctx, begun)
 		return last, true, err
 	}
 	for _, t := range r.all {
-		if _, err := t.root.Lstat(t.before); err == nil {
+		before, err := t.stat(t.before)
+		if err != nil {
+			return last, false, t.explain(err)
+		}
+		if before != nil {
 			return last, false, fault.Final("disk %s has a %s already, which no restoration that is under way has made", t.name, t.before)
 		}
 	}
 	return last, false, r.discard(ctx, r.all)
 }
 
-func every(all []*target, is func(*target) bool) bool {
-	return !slices.ContainsFunc(all, func(t *target) bool { return !is(t) })
+// firstWith is the first disk that has a marker; nil: none has.
+func firstWith(all []*target, mark string) (*target, error) {
+	for _, t := range all {
+		if has, err := t.has(mark); has || err != nil {
+			return t, t.explain(err)
+		}
+	}
+	return nil, nil //nolint:nilnil // none has
 }
 
 // written are the disks that a restoration writes. Where it was given up those that are gone are left out.
@@ -159,11 +189,12 @@ func (r *restoration) written(begun record) ([]*target, error) {
 // change places on another disk. Before they do, and once that is undone, nothing may be on it, too.
 func (r *restoration) anew(t *target) bool {
 	for _, name := range []string{t.restore, t.before} {
-		if _, err := t.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		if info, err := t.stat(name); info != nil || err != nil {
 			return false
 		}
 	}
-	return r.between() || anyHas(r.all, markDone)
+	done, err := anyHas(r.all, markDone)
+	return done || err != nil || r.between()
 }
 
 func (r *restoration) discard(ctx context.Context, targets []*target) error {
@@ -263,7 +294,15 @@ func dropPrevious(ctx context.Context, o Options, step func(string) error) error
 	}
 	defer closeAll()
 	for _, t := range all {
-		if !t.has(markDone) && t.has(markVerified) {
+		done, err := t.has(markDone)
+		if err != nil {
+			return t.explain(err)
+		}
+		verified, err := t.has(markVerified)
+		if err != nil {
+			return t.explain(err)
+		}
+		if verified && !done {
 			return fault.Final("disk %s: the restoration isn't done: run it again", t.name)
 		}
 	}

@@ -308,6 +308,56 @@ func TestTheReportSaysThatTheDisksAreHalfMoved(t *testing.T) {
 	}
 }
 
+// Storage that breaks may break the undoing, too, and be there again later. What can't be read then counts as half
+// moved, and another try has nothing lost.
+func TestADiskThatBreaksAtAnyStepIsMadeUpFor(t *testing.T) {
+	for at := 1; ; at++ {
+		s := newScene(t)
+		o := s.options(commandRestore)
+		var all []*target
+		steps := 0
+		all, closeAll, err := openTargets(o, func(string) error {
+			if steps++; steps == at {
+				for _, t := range all {
+					_ = t.root.Close()
+				}
+			}
+			return nil
+		})
+		check(t, err)
+		r := &restoration{opts: o, log: logr.Discard(), all: all}
+		_, err = r.run(t.Context())
+		between := r.between()
+		closeAll()
+		if steps < at {
+			if err != nil || at < 20 {
+				t.Errorf("after %d steps it ends with %v", steps, err)
+			}
+			return
+		}
+		if err == nil {
+			continue // the last changes need no disk any more
+		}
+		if !between && !s.untouched(t) {
+			t.Errorf("step %d: the disks are half moved, and it doesn't say so", at)
+		}
+		if err := s.restore(); err != nil {
+			t.Errorf("step %d: another try ends with %v", at, err)
+			continue
+		}
+		s.checkRestored(t)
+	}
+}
+
+// A disk that can't be opened for now may be half moved by an earlier try, unlike one that isn't there.
+func TestADiskThatCannotBeOpenedMayBeHalfMoved(t *testing.T) {
+	for errno, may := range map[syscall.Errno]bool{syscall.EIO: true, syscall.ESTALE: true, syscall.ENOTCONN: true, syscall.ENOENT: false, syscall.ENOTDIR: false, syscall.EACCES: false} {
+		if got := mayBeBetween(fmt.Errorf("open disk world: %w", &fs.PathError{Op: "openat", Path: "/disks/world", Err: errno})); got != may {
+			t.Errorf("with %q it may be half moved: %t", errno, got)
+		}
+	}
+}
+
 // child is the test's program as a process of its own, which is killed at a step.
 func child() {
 	kill, _ := strconv.Atoi(os.Getenv("BACKUP_TEST_KILL"))
