@@ -42,6 +42,7 @@ func TestABackupThatSomebodyNamesStays(t *testing.T) {
 		}},
 		&v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: "s"}, Spec: v1alpha1.ServerSpec{Storage: beginsWith("elsewhere")}},
 	}
+	objects = append(objects, worldSince(24*time.Hour))
 	var backups []*v1alpha1.Backup
 	for i, name := range []string{"youngest", "waited-for", "asked-for", "being-read", "put-back", "of-a-server", "of-a-gametype", "elsewhere"} {
 		b := made(name, time.Duration(i+1)*time.Hour, v1alpha1.CopyComplete)
@@ -49,7 +50,7 @@ func TestABackupThatSomebodyNamesStays(t *testing.T) {
 		backups, objects = append(backups, b), append(objects, b)
 	}
 	c := clusterWith(t, objects...)
-	p := &Planner{Client: c}
+	p := &Planner{Client: c, Live: c}
 	if err := p.expire(t.Context(), setWith(func(s *v1alpha1.BackupSpec) { s.Keep.Last = 1 }), backups); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"dormouse.dev/dormouse/api/v1alpha1"
 )
@@ -122,5 +125,56 @@ func TestWhatStaysStays(t *testing.T) {
 		if most := max(int(keep.Last), 1) + 1 + int(keep.Daily+keep.Weekly) + keptUnfinished; count > most {
 			t.Fatalf("with %+v %d stay, more than %d", keep, count, most)
 		}
+	}
+}
+
+// worldSince is the claim of survival-0's disk, which was made so long ago.
+func worldSince(ago time.Duration) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "games", Name: "survival-0-world", CreationTimestamp: metav1.NewTime(clock.Add(-ago)),
+	}}
+}
+
+// A world that is deleted by mistake has a successor, which sleeps more often than copies are kept.
+func TestCopiesOfAnEarlierDiskStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		disk *corev1.PersistentVolumeClaim
+		want []string
+	}{
+		"the disk is new":      {worldSince(150 * time.Minute), []string{"earlier", "earliest", "failed", "youngest"}},
+		"it is the same still": {worldSince(24 * time.Hour), []string{"failed", "youngest"}},
+		"it is gone":           {nil, []string{"earlier", "earliest", "failed", "second", "third", "youngest"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var backups []*v1alpha1.Backup
+			var objects []client.Object
+			for i, name := range []string{"youngest", "second", "third", "earlier", "earliest"} {
+				backups = append(backups, made(name, time.Duration(i)*time.Hour, v1alpha1.CopyComplete))
+			}
+			backups = append(backups, made("failed", 10*time.Hour, v1alpha1.CopyFailed))
+			for _, b := range backups {
+				b.UID = types.UID(b.Name)
+				objects = append(objects, b)
+			}
+			if c.disk != nil {
+				objects = append(objects, c.disk)
+			}
+			cluster := clusterWith(t, objects...)
+			p := &Planner{Client: cluster, Live: cluster}
+			if err := p.expire(t.Context(), setWith(func(s *v1alpha1.BackupSpec) { s.Keep.Last = 1 }), backups); err != nil {
+				t.Fatal(err)
+			}
+			var left v1alpha1.BackupList
+			if err := cluster.List(t.Context(), &left); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]string, 0, len(left.Items))
+			for i := range left.Items {
+				got = append(got, left.Items[i].Name)
+			}
+			if slices.Sort(got); !slices.Equal(got, c.want) {
+				t.Errorf("those that stay are %v, want %v", got, c.want)
+			}
+		})
 	}
 }

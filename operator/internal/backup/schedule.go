@@ -238,7 +238,8 @@ func (p *Planner) tell(owner client.Object, m *planned, problem error) {
 	m.emitted = words
 }
 
-// expire deletes Backups that don't stay, a few at a time.
+// expire deletes Backups that don't stay, a few at a time. Those of earlier disks stay: they may be the last of a
+// world that somebody has deleted by mistake.
 func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha1.Backup) error {
 	going := 0
 	for _, b := range backups {
@@ -247,6 +248,16 @@ func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha
 		}
 	}
 	gone := expired(set.Backup.Keep, backups)
+	if len(gone) == 0 {
+		return nil
+	}
+	since, err := p.disksSince(ctx, set)
+	if err != nil {
+		return err
+	}
+	gone = slices.DeleteFunc(gone, func(b *v1alpha1.Backup) bool {
+		return b.Status.Phase == v1alpha1.CopyComplete && (since.IsZero() || takenAt(b).Before(since))
+	})
 	named, err := namedBackups(ctx, p.Client, set.Namespace, gone)
 	if err != nil {
 		return err
@@ -264,6 +275,22 @@ func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha
 		}
 	}
 	return nil
+}
+
+// disksSince is when the oldest of a Server's disks was made; zero: it has none.
+func (p *Planner) disksSince(ctx context.Context, set *disks.Set) (oldest time.Time, err error) {
+	for i := range set.Spec.Storage {
+		claim := &corev1.PersistentVolumeClaim{}
+		key := client.ObjectKey{Namespace: set.Namespace, Name: disks.ClaimName(set.Name, set.Spec.Storage[i].Name)}
+		err := p.Live.Get(ctx, key, claim)
+		switch made := claim.CreationTimestamp.Time; {
+		case client.IgnoreNotFound(err) != nil:
+			return oldest, fmt.Errorf("read PersistentVolumeClaim %s: %w", key, err)
+		case err == nil && !disks.IsOthers(claim, set.Name) && (oldest.IsZero() || made.Before(oldest)):
+			oldest = made
+		}
+	}
+	return oldest, nil
 }
 
 // measure tells of a Server's last copies.
