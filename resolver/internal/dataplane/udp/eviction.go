@@ -7,7 +7,8 @@ import (
 )
 
 // A UDP client's address is validated when the client sends something after its backend has
-// answered: a sender with a forged source address gets no further than its first datagrams.
+// answered: a sender with a forged source address, which doesn't see the answer, gets no further
+// unless it sends from that address again.
 // Sessions without a validated address don't keep a service awake, and make room first.
 
 // strangers are a service's sessions that have a backend and no validated address, the oldest
