@@ -270,7 +270,8 @@ type BackupSpec struct {
 	// +kubebuilder:default=Cancel
 	OnWake BackupOnWake `json:"onWake,omitempty"`
 
-	// keep says which copies stay. All others are deleted, with what they kept.
+	// keep says which copies stay. All others are deleted, with what they kept, but for those from before the oldest
+	// of the Server's disks was made.
 	// +optional
 	// +kubebuilder:default={}
 	Keep BackupRetention `json:"keep,omitempty"`
