@@ -53,6 +53,8 @@ type gate struct {
 	open    int
 	waiting list.List // of *connection, the one that has waited longest first
 	callers map[netip.Prefix]*caller
+	// unanswered is what its connections have sent.
+	unanswered unanswered
 }
 
 // caller is whoever has connections.
@@ -73,16 +75,28 @@ type connection struct {
 	// answers is how many requests are answered on it, of which HTTP/2 has any number at once.
 	answers int
 	gone    bool
+	// asks is how many requests are under way, whoever asks. Sent is its place among those that have sent something
+	// that isn't answered, and bytes how much; nil: it hasn't.
+	asks  int
+	sent  *list.Element
+	bytes int64
+}
+
+// Bounds are how many connections a gate lets in, in total and of one caller, and how many bytes they may have sent
+// in all that aren't answered; 0: any number. Those of requests that are marked with Answering don't count.
+type Bounds struct {
+	Connections, OfCaller int
+	Unanswered            int64
 }
 
 // NewGate bounds the connections of a listener of another server, in total and for each caller, as
 // those of a Server are. Its callers may be anybody in the internet, where one host gets a /64 of
-// IPv6. closed counts those that it closed by reason: too_many or too_many_of_caller. Whoever
-// answers a request marks its connection with Answering, or with Asking where anybody may send such
-// a request.
-func NewGate(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) net.Listener {
-	g := newGate(ln, most, ofCaller, closed, log)
-	g.callerOf = callers.Of
+// IPv6. closed counts those that it closed by reason: too_many, too_many_of_caller or
+// too_much_unanswered. Whoever answers a request marks its connection with Asking, and with Answering
+// where not anybody may send such a request.
+func NewGate(ln net.Listener, bounds Bounds, closed *prometheus.CounterVec, log logr.Logger) net.Listener {
+	g := newGate(ln, bounds.Connections, bounds.OfCaller, closed, log)
+	g.callerOf, g.unanswered.most = callers.Of, bounds.Unanswered
 	return g
 }
 
@@ -220,6 +234,7 @@ func (g *gate) forget(c *connection) {
 	}
 	c.gone = true
 	g.unqueue(c)
+	g.answered(c)
 	g.open--
 	if c.caller.open--; c.caller.open == 0 {
 		delete(g.callers, c.from)
@@ -245,6 +260,7 @@ func Answering(c net.Conn) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unqueue(held)
+	g.answered(held)
 	held.answers++
 	return func() {
 		g.mu.Lock()
@@ -255,13 +271,13 @@ func Answering(c net.Conn) (done func()) {
 	}
 }
 
-// Asking notes that a request came on a connection of a gate's, or one of TLS on it: of those that wait
-// it is the last that makes room. It is for requests that anybody may send, and whose answers may wait
-// for a caller who doesn't read them.
-func Asking(c net.Conn) {
+// Asking notes that a request came on a connection of a gate's, or one of TLS on it, which is answered once done is
+// called: of those that wait it is the last that makes room. It is for requests that anybody may send, and whose
+// answers may wait for a caller who doesn't read them.
+func Asking(c net.Conn) (done func()) {
 	held := gated(c)
 	if held == nil {
-		return
+		return func() {}
 	}
 	g := held.gate
 	g.mu.Lock()
@@ -269,6 +285,14 @@ func Asking(c net.Conn) {
 	if held.place != nil {
 		g.waiting.MoveToBack(held.place)
 		held.caller.waiting.MoveToBack(held.own)
+	}
+	held.asks++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if held.asks--; held.asks == 0 {
+			g.answered(held)
+		}
 	}
 }
 

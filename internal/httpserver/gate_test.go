@@ -311,9 +311,9 @@ func TestAConnectionThatAsksMakesRoomLast(t *testing.T) {
 			closed := New(Options{Log: logr.Discard()}).closed
 			g := newGate(nil, c.most, c.ofCaller, closed, logr.Discard())
 			all := come(t, g, "192.0.2.1", "192.0.2.1", "192.0.2.1")
-			Asking(all[0])
+			defer Asking(all[0])()
 			defer Answering(all[1])()
-			Asking(all[1]) // it doesn't wait
+			defer Asking(all[1])() // it doesn't wait
 			for _, makesRoom := range []*connection{all[2], all[0]} {
 				if makesRoom.gone {
 					t.Fatal("it made room before its turn")
@@ -322,7 +322,7 @@ func TestAConnectionThatAsksMakesRoomLast(t *testing.T) {
 					t.Fatal("another one made room")
 				}
 			}
-			Asking(all[0]) // it is gone
+			Asking(all[0])() // it is gone
 		})
 	}
 }
@@ -336,7 +336,7 @@ func TestWhoCountsAsOneCaller(t *testing.T) {
 		gone []bool
 	}{
 		"anybody": {func(ln net.Listener, most, ofCaller int, closed *prometheus.CounterVec, log logr.Logger) *gate {
-			return NewGate(ln, most, ofCaller, closed, log).(*gate)
+			return NewGate(ln, Bounds{Connections: most, OfCaller: ofCaller}, closed, log).(*gate)
 		}, []bool{true, false, false, true, false}},
 		"in the cluster": {newGate, []bool{false, false, false, true, false}},
 	} {

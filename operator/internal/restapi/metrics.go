@@ -36,7 +36,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "dormouse_api_open_calls", Help: "Calls of the REST API that stay open: streams (of logs and events), waiting (for a Server).",
 		}, []string{"what"}),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dormouse_api_closed_connections_total", Help: "Connections to the REST API that were closed because there were too many, in all (too_many) or of one address (too_many_of_caller).",
+			Name: "dormouse_api_closed_connections_total", Help: "Connections to the REST API that were closed because there were too many, in all (too_many) or of one address (too_many_of_caller), or because callers without a good token had sent too much that wasn't answered yet (too_much_unanswered).",
 		}, []string{"reason"}),
 	}
 	if r != nil {

@@ -25,6 +25,11 @@ const (
 	maxOfCaller    = 4096
 	// maxHeader bounds a request's headers: a token may have 16 KiB.
 	maxHeader = 32 << 10
+	// maxUnanswered bounds what all callers together have sent that isn't answered yet, and who hasn't shown a good
+	// token: a header of many short lines takes seventeen times as much memory.
+	maxUnanswered = 4 << 20
+	// maxRequests bounds the requests of one connection at a time, of HTTP/2.
+	maxRequests = 100
 )
 
 type (
@@ -60,9 +65,10 @@ func newWeb(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
-				httpserver.Asking(c)
+				answered := httpserver.Asking(c)
 				is := &request{conn: c, control: http.NewResponseController(w)}
 				defer func() {
+					answered()
 					if is.done != nil {
 						is.done()
 					}
@@ -75,7 +81,7 @@ func newWeb(handler http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, WriteTimeout: answerTime,
 		// With HTTP/2 the time of an answer ends its stream, and only this a connection of which nothing is
 		// read.
-		HTTP2: &http.HTTP2Config{WriteByteTimeout: writeTime},
+		HTTP2: &http.HTTP2Config{WriteByteTimeout: writeTime, MaxConcurrentStreams: maxRequests},
 	}
 }
 
