@@ -21,15 +21,16 @@ type metricsServer struct {
 	answers map[string]float64
 	// ages are how old answers are, where the asker takes such.
 	ages map[string]time.Duration
-	// slow is how long each question takes.
+	// slow is how long each question takes, and turn how long it waits before that.
 	slow  time.Duration
+	turn  time.Duration
 	err   error
 	asked []promquery.Query
 	since time.Time
 }
 
 func (m *metricsServer) Ask(_ context.Context, q promquery.Query, since time.Time) (promquery.Answer, error) {
-	<-time.After(m.slow) // by the test's own clock
+	<-time.After(m.turn + m.slow) // by the test's own clock
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked, m.since = append(m.asked, q), since
@@ -191,6 +192,25 @@ func TestASlowPrometheusHasTheServiceSleep(t *testing.T) {
 		<-notified
 		if r := p.Read(prometheusKey, s); r.Err != nil || time.Since(r.At) != slow {
 			t.Errorf("of a server that takes %s there is %+v, %s old", slow, r, time.Since(r.At))
+		}
+	})
+}
+
+// Where many ask one server each waits for its turn. What the pods said before that is old by then, and no service
+// sleeps by it.
+func TestPodsAreAskedOnceTheServersTurnHasCome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, notified := poller(t, func(context.Context, string) (float64, error) { return 0, nil })
+		p.prometheus = &metricsServer{turn: 20 * time.Second}
+		s := byQuery()
+		_, pods := of("games", 1, 1)
+		s.Triggers = append(pods.Triggers, s.Triggers...)
+		s.Pods = pods.Pods
+		p.Read(prometheusKey, s)
+		<-notified
+		if r := p.Read(prometheusKey, s); r.Err != nil || time.Since(r.At) > time.Second || r.BelowSince.IsZero() {
+			t.Errorf("of a server that takes its time there is %+v, %s old", r, time.Since(r.At))
 		}
 	})
 }

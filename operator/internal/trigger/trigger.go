@@ -266,17 +266,15 @@ func (a *answers) take(trigger int, value float64, err error) {
 	}
 }
 
-// poll asks all pods and servers for all triggers, side by side. Answers of servers are to questions that
-// were begun at a time or later.
+// poll asks all servers, and then all pods, for all triggers, side by side. Answers of servers are to questions that
+// were begun at a time or later; they may have waited for their turn, and what the pods say would be old by then.
 func (p *Poller) poll(ctx context.Context, namespace string, s Service, before Reading, since time.Time) Reading {
-	after, began := Reading{BelowSince: before.BelowSince}, p.now()
+	after := Reading{BelowSince: before.BelowSince}
 	got := answers{sums: make([]float64, len(s.Triggers))}
 	var asking sync.WaitGroup
 	for i, t := range s.Triggers {
 		switch {
 		case t.HTTP != nil:
-			got.asked(began)
-			asking.Go(func() { p.pollPods(ctx, namespace, s.Pods, i, t.HTTP, &got) })
 		case t.Prometheus != nil:
 			asking.Go(func() {
 				defer utilruntime.HandleCrash()
@@ -291,6 +289,14 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 			})
 		default:
 			got.take(i, 0, fmt.Errorf("this operator knows no triggers of type %s", t.Type))
+		}
+	}
+	asking.Wait()
+	began := p.now()
+	for i, t := range s.Triggers {
+		if t.HTTP != nil {
+			got.asked(began)
+			asking.Go(func() { p.pollPods(ctx, namespace, s.Pods, i, t.HTTP, &got) })
 		}
 	}
 	asking.Wait()
