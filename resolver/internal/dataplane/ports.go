@@ -134,36 +134,37 @@ func (sv *served) find(is func(*port) bool) *port {
 // their sessions as long as their address is known, and as long as they answer once they don't
 // serve any more.
 func (sv *served) endLost(was, is *route.Route) {
-	for _, p := range sv.ports {
-		p.endLost(was, is)
+	if len(is.Ports) == 0 {
+		return // nobody knows whose address is whose
 	}
-	if len(sv.closed) == 0 || len(is.Ports) == 0 {
-		return // without ports nobody knows whose address is whose
-	}
-	departed := is.Departed(was)
-	for _, p := range sv.closed {
-		if p.endLost(was, is) || p.udp == nil || len(departed) == 0 {
+	var departed map[netip.Addr]bool
+	for _, p := range slices.Concat(sv.ports, sv.closed) {
+		if p.udp == nil {
 			continue
 		}
-		// The route has no port of that name any more.
+		now, has := is.Port(p.Key.Name)
+		before, had := was.Port(p.Key.Name)
+		if has && had && now.Network == route.UDP {
+			p.endLost(now.Lost(before.Backends), now.Unserving(before.Backends))
+			continue
+		}
+		// The port has another name now, or none.
+		if departed == nil {
+			departed = is.Departed(was)
+		}
 		p.udp.EndLost(func(a netip.AddrPort) bool { return departed[a.Addr()] })
 	}
 }
 
-// endLost is endLost for a port; false: one of the routes hasn't got it.
-func (p *port) endLost(was, is *route.Route) bool {
-	now, has := is.Port(p.Key.Name)
-	before, had := was.Port(p.Key.Name)
-	if p.udp == nil || !has || !had || now.Network != route.UDP {
-		return false
-	}
-	if lost := now.Lost(before.Backends); len(lost) > 0 {
+// endLost ends a port's sessions with backends that are lost, and looks at those with backends that don't serve any
+// more.
+func (p *port) endLost(lost, unserving map[netip.AddrPort]bool) {
+	if len(lost) > 0 {
 		p.udp.EndLost(func(a netip.AddrPort) bool { return lost[a] })
 	}
-	if unserving := now.Unserving(before.Backends); len(unserving) > 0 {
+	if len(unserving) > 0 {
 		p.udp.Recheck(func(a netip.AddrPort) bool { return unserving[a] })
 	}
-	return true
 }
 
 // close takes no new clients, and refuses those that are held.

@@ -93,4 +93,9 @@ func TestASessionOfARenamedPortEndsWithItsServer(t *testing.T) {
 	}
 	r.change(func(rt *route.Route) { rt.Ports[0].Backends = nil })
 	r.eventually("the session has ended", func() bool { return r.server.Usage().UDPSessions == 0 })
+	// Both at once.
+	r.backend(server, true)
+	play(t, dialUDP(t, address), "c", "d")
+	r.change(func(rt *route.Route) { rt.Ports[0].Name, rt.Ports[0].Backends = "game", nil })
+	r.eventually("the session has ended", func() bool { return r.server.Usage().UDPSessions == 0 })
 }

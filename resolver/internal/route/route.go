@@ -220,20 +220,24 @@ func (r *Route) Unserving(address netip.AddrPort) bool {
 	return false
 }
 
-// Departed are the IP addresses of pods that are in no port of the route any more, or are now another pod's.
+// Departed are the IP addresses of pods that are in no port of the route any more, or are now other pods'.
 func (r *Route) Departed(before *Route) map[netip.Addr]bool {
-	pods := map[netip.Addr]types.UID{}
+	type pod struct {
+		address netip.Addr
+		uid     types.UID
+	}
+	there := map[pod]bool{}
 	for i := range r.Ports {
 		for _, b := range r.Ports[i].Backends {
-			pods[b.Address.Addr()] = b.Pod
+			there[pod{b.Address.Addr(), b.Pod}] = true
 		}
 	}
-	departed := map[netip.Addr]bool{}
+	departed, stays := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for i := range before.Ports {
 		for _, b := range before.Ports[i].Backends {
-			if pod, ok := pods[b.Address.Addr()]; !ok || pod != b.Pod {
-				departed[b.Address.Addr()] = true
-			}
+			address := b.Address.Addr()
+			stays[address] = stays[address] || there[pod{address, b.Pod}] // pods of a node's network share its address
+			departed[address] = !stays[address]
 		}
 	}
 	return departed

@@ -339,11 +339,11 @@ func (s *session) endIdle() {
 }
 
 // left is after how long the session is to be looked at again, and why it ends where that is over. A backend that
-// answered once and doesn't serve any more may be on a node that is lost. Its address is known for as long as the
-// node is, and a client that goes on sending would be kept there though another backend is up.
+// doesn't serve any more may be on a node that is lost. Its address is known for as long as the node is, and a client
+// that goes on sending would be kept there though another backend is up.
 func (s *session) left() (left time.Duration, why relay.Why) {
 	left, why = s.leftOf(s.idle()), relay.ByTimeout
-	if left <= 0 || s.query || !s.answered.Load() || s.state.Load() != sessionLive || !s.port.Route().Unserving(s.from.Server()) {
+	if left <= 0 || s.query || s.state.Load() != sessionLive || !s.port.Route().Unserving(s.from.Server()) {
 		return left, why
 	}
 	client, _ := s.clientAt.Last()

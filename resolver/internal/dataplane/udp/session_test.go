@@ -248,6 +248,12 @@ func TestASessionWhoseServerServesNoMoreEndsOnceThatIsSilent(t *testing.T) {
 			t.Errorf("%s: the session ends in %s, want at most %s", name, left, c.within)
 		}
 	}
+	s.answered.Store(false)
+	s.serverAt = service.LastSeen{}
+	if left, _ := s.left(); left > 0 {
+		t.Errorf("one that was never answered ends in %s", left)
+	}
+	s.answered.Store(true)
 	silent(31*time.Second, 0)
 	unserving(addressOf(old), addressOf(next))
 	w.port.Recheck(func(a netip.AddrPort) bool { return a == addressOf(old) })
