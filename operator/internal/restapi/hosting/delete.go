@@ -37,6 +37,7 @@ func (h *Hosting) Delete(ctx context.Context, id int64, keepDisk, force bool) er
 	defer cancel()
 	var before *v1alpha1.Server
 	var err error
+	said := false
 	for range tries {
 		var s *v1alpha1.Server
 		err = h.write(whole, id, h.read, func(read *v1alpha1.Server) error {
@@ -55,7 +56,7 @@ func (h *Hosting) Delete(ctx context.Context, id int64, keepDisk, force bool) er
 			}
 			return nil
 		})
-		if err == nil {
+		if said = err == nil; said {
 			// As it was written: another call may have said since that its disk stays.
 			err = h.Client.Delete(whole, s, client.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion})
 			if err == nil || apierrors.IsNotFound(err) {
@@ -67,10 +68,11 @@ func (h *Hosting) Delete(ctx context.Context, id int64, keepDisk, force bool) er
 			break
 		}
 	}
-	switch {
-	case before != nil && h.undo(ctx, before):
+	// One that is being deleted already is deleted as an earlier call said.
+	if before != nil && h.undo(ctx, before) && said {
 		return nil
-	case apierrors.IsConflict(err):
+	}
+	if apierrors.IsConflict(err) {
 		return busy(id)
 	}
 	return err

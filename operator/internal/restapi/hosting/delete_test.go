@@ -122,6 +122,26 @@ func TestADeletionThatAnotherCallInterruptsTakesTheDisk(t *testing.T) {
 	keepsDisk(t, server(t, h))
 }
 
+// A server that waits for its players is deleted as the first call said. Whoever then wants it otherwise, and isn't
+// heard, is told so.
+func TestADeletionThatCannotBeChangedIsNoSuccess(t *testing.T) {
+	refused := apierrors.NewInternalError(errors.New("no webhook answers"))
+	fails := false
+	h := cluster(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if fails {
+			return refused
+		}
+		return c.Patch(ctx, o, p, opts...)
+	}})
+	if err := h.Delete(t.Context(), 5, false, false); err != nil {
+		t.Fatal(err)
+	}
+	fails = true
+	if err := h.Delete(t.Context(), 5, true, false); !errors.Is(err, refused) {
+		t.Errorf("that its disk is to stay ends with: %v", err)
+	}
+}
+
 // A server may be gone by the time that a call to make it looks at it: the same call makes it later.
 func TestAServerThatGoesWhileItIsMadeIsMadeLater(t *testing.T) {
 	gone := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), "server-5")
