@@ -83,10 +83,11 @@ type connection struct {
 }
 
 // Bounds are how many connections a gate lets in, in total and of one caller, and how many bytes they may have sent
-// in all that aren't answered; 0: any number. Those of requests that are marked with Answering don't count.
+// in all that aren't answered; 0: any number. Each request that is marked with Asking counts as OfRequest bytes more,
+// for what answering it takes. Those that are marked with Answering don't count.
 type Bounds struct {
 	Connections, OfCaller int
-	Unanswered            int64
+	Unanswered, OfRequest int64
 }
 
 // NewGate bounds the connections of a listener of another server, in total and for each caller, as
@@ -96,7 +97,8 @@ type Bounds struct {
 // where not anybody may send such a request.
 func NewGate(ln net.Listener, bounds Bounds, closed *prometheus.CounterVec, log logr.Logger) net.Listener {
 	g := newGate(ln, bounds.Connections, bounds.OfCaller, closed, log)
-	g.callerOf, g.unanswered.most = callers.Of, bounds.Unanswered
+	g.callerOf = callers.Of
+	g.unanswered.most, g.unanswered.ofRequest = bounds.Unanswered, bounds.OfRequest
 	return g
 }
 
@@ -281,12 +283,13 @@ func Asking(c net.Conn) (done func()) {
 	}
 	g := held.gate
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if held.place != nil {
 		g.waiting.MoveToBack(held.place)
 		held.caller.waiting.MoveToBack(held.own)
 	}
 	held.asks++
+	g.mu.Unlock()
+	g.received(held, g.unanswered.ofRequest)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()

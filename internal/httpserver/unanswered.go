@@ -9,8 +9,8 @@ const tooMuchUnanswered = "too_much_unanswered"
 // take many times as much memory, so what strangers send is bounded for all of them together. The gate's lock
 // guards it.
 type unanswered struct {
-	// most bounds the bytes; 0: nothing does.
-	most, bytes int64
+	// most bounds the bytes; 0: nothing does. A request counts as ofRequest more, once it is there.
+	most, ofRequest, bytes int64
 	// from are the *connection of which there are some, the one that has some for longest first.
 	from list.List
 }
@@ -18,7 +18,7 @@ type unanswered struct {
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && c.gate.unanswered.most > 0 {
+	if n > 0 {
 		c.gate.received(c, int64(n))
 	}
 	return n, err //nolint:wrapcheck // it is the connection's
@@ -27,28 +27,34 @@ func (c *connection) Read(b []byte) (int, error) {
 // received takes in that a connection has sent something. Beyond the bound those are closed that have waited longest
 // with theirs.
 func (g *gate) received(c *connection, n int64) {
-	g.mu.Lock()
-	u := &g.unanswered
-	if c.gone || c.answers > 0 {
-		g.mu.Unlock()
+	if g.unanswered.most == 0 {
 		return
 	}
+	for _, c := range g.owe(c, n) {
+		g.closed.WithLabelValues(tooMuchUnanswered).Inc()
+		_ = c.Conn.Close()
+	}
+}
+
+// owe adds to what is unanswered of a connection, and returns those that are to be closed for that.
+func (g *gate) owe(c *connection, n int64) (over []*connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.gone || c.answers > 0 {
+		return nil
+	}
+	u := &g.unanswered
 	if c.sent == nil {
 		c.sent = u.from.PushBack(c)
 	}
 	c.bytes += n
 	u.bytes += n
-	var over []*connection
 	for u.bytes > u.most {
 		longest := u.from.Front().Value.(*connection)
 		g.forget(longest)
 		over = append(over, longest)
 	}
-	g.mu.Unlock()
-	for _, c := range over {
-		g.closed.WithLabelValues(tooMuchUnanswered).Inc()
-		_ = c.Conn.Close()
-	}
+	return over
 }
 
 // answered takes in that nothing is unanswered of a connection.

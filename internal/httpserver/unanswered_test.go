@@ -57,3 +57,28 @@ func TestWhatIsUnansweredIsBoundedForAllTogether(t *testing.T) {
 		t.Errorf("%v are counted", n)
 	}
 }
+
+// A request takes memory until it is answered, however few bytes it has.
+func TestARequestThatIsUnansweredCounts(t *testing.T) {
+	closed := New(Options{Log: logr.Discard()}).closed
+	g := NewGate(nil, Bounds{Connections: 10, OfCaller: 10, Unanswered: 1000, OfRequest: 300}, closed, logr.Discard()).(*gate)
+	all := come(t, g, "192.0.2.1", "192.0.2.2")
+	for range 10 {
+		Asking(all[0])()
+	}
+	for range 3 {
+		defer Asking(all[0])()
+	}
+	if all[0].gone {
+		t.Fatal("it is closed before its time")
+	}
+	defer Asking(all[1])()
+	if !all[0].gone || all[1].gone {
+		t.Errorf("four requests are under way, and the one with three is closed: %t, the other: %t", all[0].gone, all[1].gone)
+	}
+	// Whoever shows a good token doesn't count any more.
+	defer Answering(all[1])()
+	if g.unanswered.bytes != 0 {
+		t.Errorf("%d bytes are unanswered", g.unanswered.bytes)
+	}
+}

@@ -51,7 +51,7 @@ func overNetworks(t *testing.T, most int, test func(t *testing.T, serve func(htt
 func newNetwork(t *testing.T, protocol string, most int, handler http.Handler) *network {
 	t.Helper()
 	n := &network{t: t, protocol: protocol, metrics: NewMetrics(nil), conns: make(chan net.Conn), closed: make(chan struct{})}
-	ln := httpserver.NewGate(n, httpserver.Bounds{Connections: most, OfCaller: most, Unanswered: maxUnanswered}, n.metrics.closed, logr.Discard())
+	ln := httpserver.NewGate(n, httpserver.Bounds{Connections: most, OfCaller: most, Unanswered: maxUnanswered, OfRequest: ofRequest}, n.metrics.closed, logr.Discard())
 	if protocol == "HTTP/2.0" {
 		ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate(t)}, NextProtos: []string{"h2"}})
 	}

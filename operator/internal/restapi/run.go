@@ -225,7 +225,9 @@ func Run(ctx context.Context, p program.Process, config *rest.Config, scheme *ru
 	if o.Listening != nil {
 		o.Listening(ln.Addr())
 	}
-	ln = httpserver.NewGate(ln, httpserver.Bounds{Connections: maxConnections, OfCaller: maxOfCaller, Unanswered: maxUnanswered}, metrics.closed, p.Log.WithName("http"))
+	ln = httpserver.NewGate(ln, httpserver.Bounds{
+		Connections: maxConnections, OfCaller: maxOfCaller, Unanswered: maxUnanswered, OfRequest: ofRequest,
+	}, metrics.closed, p.Log.WithName("http"))
 	// What calls need goes on until the last of them is answered.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

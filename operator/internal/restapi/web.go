@@ -28,6 +28,8 @@ const (
 	// maxUnanswered bounds what all callers together have sent that isn't answered yet, and who hasn't shown a good
 	// token: a header of many short lines takes seventeen times as much memory.
 	maxUnanswered = 4 << 20
+	// ofRequest is what a request counts as besides, for its goroutine and its answer.
+	ofRequest = 4 << 10
 	// maxRequests bounds the requests of one connection at a time, of HTTP/2.
 	maxRequests = 100
 )
@@ -76,6 +78,9 @@ func newWeb(handler http.Handler) *http.Server {
 				r = r.WithContext(context.WithValue(r.Context(), requestKey{}, is))
 			}
 			handler.ServeHTTP(w, r)
+			if r.ProtoMajor > 1 {
+				_ = http.NewResponseController(w).Flush() // else it waits for its caller after this
+			}
 		}),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, WriteTimeout: answerTime,
