@@ -270,8 +270,8 @@ type BackupSpec struct {
 	// +kubebuilder:default=Cancel
 	OnWake BackupOnWake `json:"onWake,omitempty"`
 
-	// keep says which copies stay. All others are deleted, with what they kept, but for those from before the oldest
-	// of the Server's disks was made.
+	// keep says which copies stay. All others are deleted, with what they kept. Those from before the oldest of the
+	// Server's disks was made count by themselves.
 	// +optional
 	// +kubebuilder:default={}
 	Keep BackupRetention `json:"keep,omitempty"`

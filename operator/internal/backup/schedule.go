@@ -238,8 +238,7 @@ func (p *Planner) tell(owner client.Object, m *planned, problem error) {
 	m.emitted = words
 }
 
-// expire deletes Backups that don't stay, a few at a time. Those of earlier disks stay: they may be the last of a
-// world that somebody has deleted by mistake.
+// expire deletes Backups that don't stay, a few at a time.
 func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha1.Backup) error {
 	going := 0
 	for _, b := range backups {
@@ -247,17 +246,10 @@ func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha
 			going++
 		}
 	}
-	gone := expired(set.Backup.Keep, backups)
-	if len(gone) == 0 {
-		return nil
-	}
-	since, err := p.disksSince(ctx, set)
-	if err != nil {
+	gone, err := p.expiredOf(ctx, set, backups)
+	if err != nil || len(gone) == 0 {
 		return err
 	}
-	gone = slices.DeleteFunc(gone, func(b *v1alpha1.Backup) bool {
-		return b.Status.Phase == v1alpha1.CopyComplete && (since.IsZero() || takenAt(b).Before(since))
-	})
 	named, err := namedBackups(ctx, p.Client, set.Namespace, gone)
 	if err != nil {
 		return err
@@ -275,6 +267,28 @@ func (p *Planner) expire(ctx context.Context, set *disks.Set, backups []*v1alpha
 		}
 	}
 	return nil
+}
+
+// expiredOf are the Backups that don't stay. Those of earlier disks count by themselves: they may be the last of a
+// world that somebody has deleted by mistake, and the world after it pushes none of them out.
+func (p *Planner) expiredOf(ctx context.Context, set *disks.Set, backups []*v1alpha1.Backup) ([]*v1alpha1.Backup, error) {
+	keep := set.Backup.Keep
+	if gone := expired(keep, backups); len(gone) == 0 {
+		return nil, nil
+	}
+	since, err := p.disksSince(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	var earlier, now []*v1alpha1.Backup
+	for _, b := range backups {
+		if b.Status.Phase == v1alpha1.CopyComplete && takenAt(b).Before(since) {
+			earlier = append(earlier, b)
+		} else {
+			now = append(now, b)
+		}
+	}
+	return append(expired(keep, earlier), expired(keep, now)...), nil
 }
 
 // disksSince is when the oldest of a Server's disks was made; zero: it has none.
