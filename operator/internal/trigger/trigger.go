@@ -269,7 +269,7 @@ func (a *answers) take(trigger int, value float64, err error) {
 // poll asks all servers, and then all pods, for all triggers, side by side. Answers of servers are to questions that
 // were begun at a time or later; they may have waited for their turn, and what the pods say would be old by then.
 func (p *Poller) poll(ctx context.Context, namespace string, s Service, before Reading, since time.Time) Reading {
-	after := Reading{BelowSince: before.BelowSince}
+	after, first := Reading{BelowSince: before.BelowSince}, p.now()
 	got := answers{sums: make([]float64, len(s.Triggers))}
 	var asking sync.WaitGroup
 	for i, t := range s.Triggers {
@@ -304,7 +304,7 @@ func (p *Poller) poll(ctx context.Context, namespace string, s Service, before R
 		return before
 	}
 	if got.oldest.IsZero() {
-		got.asked(began)
+		got.asked(first)
 	}
 	after.At = got.oldest
 	busy := false
