@@ -3,6 +3,7 @@ package restapi_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,10 +104,18 @@ func TestAServersLife(t *testing.T) {
 	both(http.MethodPost, path, two, 409, 409)
 
 	w.want(w.call(0, w.token, http.MethodDelete, path+"?keep_disk=true", ""), 200)
-	// Nothing runs here that would remove it, so it is there as long as a guard is on it.
-	if r := w.call(1, w.token, http.MethodGet, path, ""); r.status != 404 {
+	// The operator has never seen it, and is to see that its disk stays: until then its guard has it.
+	if r := w.want(w.call(1, w.token, http.MethodGet, path, ""), 200); r.body["server"].(map[string]any)["state"] != "Deleting" {
 		t.Errorf("a deleted server is answered with %v", r)
 	}
+	if s, _, _ = objects(); !slices.Equal(s.Finalizers, []string{wellknown.DeletionGuardFinalizer}) || s.Spec.Storage[0].OnDelete != v1alpha1.StorageRetain {
+		t.Errorf("its finalizers are %v, and its disk: %s", s.Finalizers, s.Spec.Storage[0].OnDelete)
+	}
+	s.Finalizers = nil
+	if err := w.admin.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	w.want(w.call(1, w.token, http.MethodGet, path, ""), 404)
 	w.want(w.call(1, w.token, http.MethodDelete, path, ""), 404)
 }
 
