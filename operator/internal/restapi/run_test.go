@@ -174,7 +174,12 @@ func TestStrangersHeadersAreBoundedTogether(t *testing.T) {
 	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusOK {
-		t.Errorf("somebody else is answered %v, %v", r, err)
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		t.Errorf("somebody else is answered %s", r.Status)
 	}
 }

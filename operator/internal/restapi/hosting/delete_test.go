@@ -100,7 +100,10 @@ func TestADeletionThatAnotherCallInterruptsTakesTheDisk(t *testing.T) {
 		}
 		var options client.DeleteOptions
 		options.ApplyOptions(opts)
-		now := server(t, h)
+		now := &v1alpha1.Server{}
+		if err := c.Get(ctx, h.key(5), now); err != nil {
+			return err
+		}
 		if v := options.Preconditions.ResourceVersion; v != nil && *v != now.ResourceVersion {
 			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("servers").GroupResource(), now.Name, errors.New("it was changed"))
 		}
