@@ -346,7 +346,7 @@ func TestARelayThatHangsUpWithBytesLeftDoesNotSpin(t *testing.T) { //nolint:para
 		if err := second.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		if !becomesQuiet(t) {
+		if !becomesIdle(t) {
 			t.Errorf("%s reads no more, and the process goes on working", who)
 		}
 		rest, err := io.ReadAll(first)
@@ -384,7 +384,7 @@ func TestARelayThatWaitsForASlowReaderDoesNotSpin(t *testing.T) { //nolint:paral
 	if err := r.client.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if !becomesQuiet(t) {
+	if !becomesIdle(t) {
 		t.Error("the client reads no more, and the process goes on working")
 	}
 	if got, err := io.Copy(io.Discard, r.client); got != int64(said) {
@@ -393,9 +393,9 @@ func TestARelayThatWaitsForASlowReaderDoesNotSpin(t *testing.T) { //nolint:paral
 	r.end(t)
 }
 
-// becomesQuiet reports whether the process soon does nothing. What spins does so for as long as
+// becomesIdle reports whether the process soon does nothing. What spins does so for as long as
 // nobody reads; the race detector's own work, and the collector's, come to an end.
-func becomesQuiet(t *testing.T) bool {
+func becomesIdle(t *testing.T) bool {
 	t.Helper()
 	const pause = 300 * time.Millisecond
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
