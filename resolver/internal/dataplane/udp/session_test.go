@@ -112,6 +112,18 @@ func (w *world) session(state int32) (s *session) {
 	return s
 }
 
+// ticket waits until a session has its ticket.
+func (w *world) ticket(s *session) (ticket *hold.Ticket) {
+	w.t.Helper()
+	w.eventually("the client is held", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		ticket = s.ticket
+		return ticket != nil
+	})
+	return ticket
+}
+
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
@@ -170,13 +182,7 @@ func TestASessionWhoseServerIsLostMeanwhileIsNotLive(t *testing.T) {
 	old, next := listen(t), listen(t)
 	w.say("one")
 	s := w.session(sessionHeld)
-	var ticket *hold.Ticket
-	w.eventually("the client is held", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		ticket = s.ticket
-		return ticket != nil
-	})
+	ticket := w.ticket(s)
 	if !ticket.Leave() {
 		t.Fatal("the client does not wait")
 	}
@@ -248,6 +254,8 @@ func TestASessionWhoseServerServesNoMoreEndsOnceThatIsSilent(t *testing.T) {
 			t.Errorf("%s: the session ends in %s, want at most %s", name, left, c.within)
 		}
 	}
+	silent(31*time.Second, 0)
+	unserving(addressOf(old), addressOf(next))
 	s.answered.Store(false)
 	s.serverAt = service.LastSeen{}
 	if left, _ := s.left(); left > 0 {
@@ -255,7 +263,6 @@ func TestASessionWhoseServerServesNoMoreEndsOnceThatIsSilent(t *testing.T) {
 	}
 	s.answered.Store(true)
 	silent(31*time.Second, 0)
-	unserving(addressOf(old), addressOf(next))
 	w.port.Recheck(func(a netip.AddrPort) bool { return a == addressOf(old) })
 	w.eventually("the session is over", func() bool { return s.state.Load() == sessionOver })
 	w.eventually("its place is free", func() bool { return w.service.FilesTaken() == 0 })
@@ -326,13 +333,7 @@ func TestASessionThatComesBackBeforeItHasItsTicketWaitsOnce(t *testing.T) {
 	server := listen(t)
 	w.say("one")
 	s := w.session(sessionHeld)
-	var ticket *hold.Ticket
-	w.eventually("the client is held", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		ticket = s.ticket
-		return ticket != nil
-	})
+	ticket := w.ticket(s)
 	s.mu.Lock()
 	s.ticket = nil
 	s.mu.Unlock()
@@ -344,6 +345,43 @@ func TestASessionThatComesBackBeforeItHasItsTicketWaitsOnce(t *testing.T) {
 	w.serve(addressOf(server))
 	hears(t, server, "one")
 	w.eventually("nobody is held", func() bool { return w.service.Queue.Len() == 0 })
+}
+
+// releases are a client's in the queue, which accepts each.
+type releases chan hold.Outcome
+
+func (releases) Try(context.Context, netip.AddrPort) hold.Tried { return hold.Taken }
+func (r releases) Ended(o hold.Outcome)                         { r <- o }
+
+// Once it has its ticket it goes back with that, and waits for another release.
+func TestASessionThatCameBackIsReleasedAgain(t *testing.T) {
+	w := newWorld(t)
+	server := listen(t)
+	at := addressOf(server)
+	released := make(releases, 10)
+	ticket, err := w.service.Queue.Hold(w.port.Key.PortID, released, w.port.Protocol.HoldAtMost())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.serve(at)
+	next := func() {
+		t.Helper()
+		select {
+		case o := <-released:
+			o.Release.Slot.Leave()
+		case <-time.After(patience):
+			t.Fatal("it isn't released")
+		}
+	}
+	next()
+	s := &session{port: w.port, queued: true, back: &at}
+	s.held(ticket)
+	defer s.idleTimer.Stop()
+	next()
+	ticket.Delivered()
+	if n := w.service.Queue.Len(); n != 0 {
+		t.Errorf("%d are held", n)
+	}
 }
 
 // A hundred thousand sessions may be there at once. A new field has to be worth its bytes.
